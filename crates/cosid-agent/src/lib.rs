@@ -1,0 +1,1 @@
+//! The agent beside an app: keeps one slot and serves its window on a Unix socket.

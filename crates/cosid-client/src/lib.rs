@@ -1,0 +1,1 @@
+//! What an app links: from the agent's socket to unique IDs; synchronous and small.

@@ -1,0 +1,1 @@
+//! Snowflake-style IDs from a shared window page: layouts, generators, decoding.

@@ -1,0 +1,1 @@
+//! The SlotPool resource, the Lease codec and the Kubernetes slot store.
