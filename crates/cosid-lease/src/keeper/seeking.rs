@@ -1,0 +1,273 @@
+//! Looking for a slot.
+
+use std::collections::BTreeSet;
+
+use crate::choose::{self, Choice, Unavailable};
+use crate::keeper::backoff::{Backoff, longest_pause};
+use crate::keeper::holding::Held;
+use crate::keeper::releasing::Releasing;
+use crate::keeper::{
+    Action, Answer, Binding, Keeper, Report, Request, State, report::PoolRefusal, request_timeout, store_now,
+    until,
+};
+use crate::{Millis, Now, Pool, PoolState, Record, Slot, StoreError, Terms, View, algebra};
+
+/// A pool's terms before the pool is known: they time the first requests only.
+const UNKNOWN: Terms = Terms { ttl: 30_000, tolerance: 0 };
+
+/// After so many lost races the view is old: load it again.
+const MOST_RACES: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Seeking<V> {
+    pub(super) retry: Backoff,
+    since: Millis,
+    timed_out: bool,
+    terms: Terms,
+    view: Option<View<V>>,
+    /// Slots of `view` that were lost to others since it was loaded.
+    raced: BTreeSet<Slot>,
+    /// The write under way.
+    pending: Option<(Slot, Record)>,
+    /// An earlier write had an unknown outcome: a conflict may be with it, so that only a load tells.
+    ambiguous: bool,
+    /// What was reported already, so that a repeated attempt says nothing new.
+    reported: Vec<Report>,
+}
+
+impl<V> Seeking<V> {
+    pub(super) fn start(mono: Millis) -> Self {
+        Self {
+            retry: Backoff::start(mono),
+            since: mono,
+            timed_out: false,
+            terms: UNKNOWN,
+            view: None,
+            raced: BTreeSet::new(),
+            pending: None,
+            ambiguous: false,
+            reported: Vec::new(),
+        }
+    }
+}
+
+impl<V: Clone> Keeper<V> {
+    pub(super) fn seek(&mut self, _now: Now) {
+        let State::Seeking(seeking) = &mut self.state else { return };
+        seeking.view = None;
+        seeking.raced.clear();
+        let timeout = request_timeout(seeking.terms);
+        self.send(Request::Load, timeout);
+    }
+
+    pub(super) fn sought(&mut self, result: Result<Answer<V>, StoreError>, now: Now) {
+        let State::Seeking(seeking) = &mut self.state else { return };
+        match (result, seeking.pending.take()) {
+            (Ok(Answer::Loaded(view)), None) => self.consider(view, now),
+            (Ok(Answer::Written(version)), Some((slot, record))) => self.acquired(slot, record, version, now),
+            (Err(StoreError::Conflict | StoreError::Gone), Some((slot, _))) => self.raced(slot, now),
+            (Err(StoreError::NoPool { pool }), _) => {
+                self.not_yet(Report::PoolRefused(PoolRefusal::NotFound { pool }), now);
+            }
+            (Err(error), pending) => {
+                seeking.ambiguous |= pending.is_some();
+                let failures = seeking.retry.failures() + 1;
+                self.not_yet(Report::StoreFailed { what: "acquire", error, failures }, now);
+            }
+            (Ok(_), _) => {
+                let error = StoreError::Unknown("an answer to another request".into());
+                self.not_yet(Report::StoreFailed { what: "acquire", error, failures: 1 }, now);
+            }
+        }
+    }
+
+    fn consider(&mut self, view: View<V>, now: Now) {
+        if let Some(refusal) = self.refusal(&view.pool) {
+            return self.not_yet(Report::PoolRefused(refusal), now);
+        }
+        self.report_oddities(&view, now);
+        let State::Seeking(seeking) = &mut self.state else { return };
+        seeking.terms = view.pool.terms;
+        seeking.ambiguous = false;
+        seeking.view = Some(view);
+        self.try_next(now);
+    }
+
+    /// Chooses a slot of the view and tries to acquire it.
+    fn try_next(&mut self, now: Now) {
+        let spread = self.jitter.next();
+        let State::Seeking(seeking) = &mut self.state else { return };
+        let Some(view) = &seeking.view else { return seeking.retry.again(now.mono) };
+        let store_now = store_now(now);
+        let owner = &self.config.owner;
+        match choose::choose(view, owner, self.config.preference, store_now, &seeking.raced, spread) {
+            Choice::Held(index) => {
+                let entry = &view.entries[index];
+                let Some(record) = entry.state.record().cloned() else { return };
+                let (slot, version) = (entry.slot, entry.version.clone());
+                self.acquired(slot, record, version, now);
+            }
+            Choice::Take(index) => {
+                let entry = &view.entries[index];
+                let taken = entry
+                    .state
+                    .record()
+                    .map(|record| algebra::acquire(record, owner, store_now, seeking.terms));
+                // The choice takes only what the algebra grants.
+                let Some(Ok(record)) = taken else { return };
+                let (slot, version) = (entry.slot, entry.version.clone());
+                seeking.pending = Some((slot, record.clone()));
+                let timeout = request_timeout(seeking.terms);
+                self.send(Request::Write { slot, version, record }, timeout);
+            }
+            Choice::None(unavailable) => self.unavailable(unavailable, now),
+        }
+    }
+
+    fn acquired(&mut self, slot: Slot, record: Record, version: V, now: Now) {
+        let State::Seeking(seeking) = &mut self.state else { return };
+        let terms = seeking.terms;
+        let Some(holding) = record.holding().cloned() else { return };
+        let fence = record.fence;
+        let floor_wait = until(holding.floor, now.store);
+        self.state = State::Holding(Held::start(slot, record, version, terms, now, &mut self.jitter));
+        self.actions.push_back(Action::Hold(Binding { slot, fence, holding, terms }));
+        self.report(Report::Acquired { slot, fence, floor_wait });
+        self.check_skew(terms, now);
+    }
+
+    fn raced(&mut self, slot: Slot, now: Now) {
+        let longest = self.longest_seeking_pause();
+        let State::Seeking(seeking) = &mut self.state else { return };
+        seeking.raced.insert(slot);
+        if seeking.ambiguous {
+            seeking.retry.again(now.mono);
+        } else if seeking.raced.len() >= MOST_RACES {
+            seeking.retry.failed(now.mono, longest, &mut self.jitter);
+        } else {
+            self.try_next(now);
+        }
+    }
+
+    fn unavailable(&mut self, unavailable: Unavailable, now: Now) {
+        let State::Seeking(seeking) = &mut self.state else { return };
+        let Some(view) = &seeking.view else { return };
+        let pool = view.pool.name.clone();
+        let size = view.pool.size();
+        let (first, last) = (view.pool.first, view.pool.last);
+        if !seeking.raced.is_empty() {
+            // The view says exhausted only because of races lost since it was loaded.
+            let longest = self.longest_seeking_pause();
+            let State::Seeking(seeking) = &mut self.state else { return };
+            return seeking.retry.failed(now.mono, longest, &mut self.jitter);
+        }
+        let (report, at) = match unavailable {
+            Unavailable::Exhausted { earliest_expiry } => {
+                let wait = Self::wait(earliest_expiry, now);
+                (Report::Exhausted { pool, size, earliest_expiry, wait }, earliest_expiry)
+            }
+            Unavailable::Occupied { slot, holder, until } => {
+                (Report::Occupied { pool, slot, holder, until }, until)
+            }
+            Unavailable::NotInPool { slot } => {
+                let refusal = PoolRefusal::SlotNotInPool { pool, slot, first, last };
+                return self.not_yet(Report::PoolRefused(refusal), now);
+            }
+        };
+        self.not_yet(report, now);
+        // A slot may be released or renewed at any time: look every third of a ttl, and when the first expires.
+        let State::Seeking(seeking) = &mut self.state else { return };
+        let often = self.jitter.around(seeking.terms.ttl / 3);
+        let pause =
+            Self::wait(at, now).map_or(often, |wait| (wait + self.jitter.next() % 100).clamp(100, often));
+        seeking.retry.at(now.mono.saturating_add(pause));
+    }
+
+    /// Reports what stands in the way, unless it was, and tries later.
+    fn not_yet(&mut self, cause: Report, now: Now) {
+        let longest = self.longest_seeking_pause();
+        let State::Seeking(seeking) = &mut self.state else { return };
+        seeking.retry.failed(now.mono, longest, &mut self.jitter);
+        let after = self.config.acquire_timeout.unwrap_or(seeking.terms.ttl);
+        let timed_out = !seeking.timed_out && now.mono.saturating_sub(seeking.since) >= after;
+        seeking.timed_out |= timed_out;
+        let known = seeking.reported.iter().any(|report| report.is_like(&cause));
+        if !known {
+            seeking.reported.push(cause.clone());
+        }
+        if timed_out {
+            self.report(Report::AcquireTimedOut { after, cause: Box::new(cause) });
+        } else if !known {
+            self.report(cause);
+        }
+    }
+
+    fn report_oddities(&mut self, view: &View<V>, now: Now) {
+        let key = &self.config.owner.key;
+        let duplicates = choose::duplicates(view, &self.config.owner, store_now(now))
+            .into_iter()
+            .map(|other| Report::DuplicateOwner { key: key.clone(), slot: other.slot, fence: other.fence });
+        let corrupt = choose::corrupt(view).map(|(slot, why)| Report::Quarantined { slot, why: why.into() });
+        let odd: Vec<Report> = duplicates.chain(corrupt).collect();
+        let State::Seeking(seeking) = &mut self.state else { return };
+        for report in odd {
+            if !seeking.reported.contains(&report) {
+                seeking.reported.push(report.clone());
+                self.actions.push_back(Action::Report(report));
+            }
+        }
+    }
+
+    fn refusal(&self, pool: &Pool) -> Option<PoolRefusal> {
+        let name = || pool.name.clone();
+        let expect = self.config.expect;
+        if let Some(expected) = expect.bits.filter(|&bits| bits != pool.bits) {
+            return Some(PoolRefusal::OtherBits { pool: name(), found: pool.bits, expected });
+        }
+        let found = pool.terms.tolerance;
+        if let Some(expected) = expect.tolerance.filter(|&tolerance| tolerance != found) {
+            return Some(PoolRefusal::OtherTolerance { pool: name(), found, expected });
+        }
+        match pool.state {
+            PoolState::Ready => None,
+            PoolState::Unready => Some(PoolRefusal::Unready { pool: name() }),
+            PoolState::Deleting => Some(PoolRefusal::Deleting { pool: name() }),
+        }
+    }
+
+    fn longest_seeking_pause(&self) -> Millis {
+        match &self.state {
+            State::Seeking(seeking) => longest_pause(seeking.terms),
+            _ => longest_pause(UNKNOWN),
+        }
+    }
+
+    /// A stop while seeking: an acquisition under way may succeed, so the slot is read back and released.
+    pub(super) fn stop_seeking(&mut self, seeking: Seeking<V>, now: Now) {
+        self.waiting = false;
+        match seeking
+            .pending
+            .as_ref()
+            .and_then(|(slot, record)| Some((*slot, record, record.holding()?.floor)))
+        {
+            Some((slot, record, floor)) => {
+                let give_up_at = now.mono.saturating_add(self.config.release_timeout);
+                let releasing = Releasing::start(slot, record.clone(), None, floor, now.mono, give_up_at);
+                self.state = State::Releasing(releasing);
+            }
+            None => self.finish(),
+        }
+    }
+}
+
+impl Report {
+    /// Whether it says the same, but for numbers that change with every attempt.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::StoreFailed { error: a, .. }, Self::StoreFailed { error: b, .. }) => a == b,
+            (Self::Exhausted { .. }, Self::Exhausted { .. }) => true,
+            (Self::Occupied { holder: a, .. }, Self::Occupied { holder: b, .. }) => a == b,
+            (a, b) => a == b,
+        }
+    }
+}
