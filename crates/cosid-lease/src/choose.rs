@@ -193,7 +193,7 @@ fn earliest_expiry<V>(view: &View<V>, now: Millis) -> Option<Millis> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PoolState, Terms, algebra};
+    use crate::{Pool, PoolState, Terms, algebra};
 
     const TERMS: Terms = Terms { ttl: 30_000, tolerance: 1_000 };
     const NOW: Millis = 1_000_000;
