@@ -1,0 +1,1 @@
+//! The way to the cluster, and the pool in it.
