@@ -1,5 +1,7 @@
-// What a local control plane (and, on Linux with root, its nodes) is built from: `cargo xtask cluster up`.
+// What a local control plane, and nodes beside it, are built from: `cargo xtask cluster up`.
 // etcd stays at the version that this Kubernetes requires itself, so that adding its server changes no other module.
+// To move on: change the two versions and those of the replace list (Kubernetes 1.N.P publishes its staging modules
+// as 0.N.P; the list is the one in its own go.mod), then `go mod tidy`.
 module cosid.dev/tests/cluster
 
 go 1.26.0

@@ -29,15 +29,13 @@ pub enum Error {
         output: String,
     },
     /// A part of the cluster ended, or did not become ready in time.
-    #[error("{name} {what}; the end of its log, {}:\n{tail}", log.display())]
+    #[error("{name} {what}; the last lines it wrote:\n{tail}")]
     Daemon {
         /// `etcd` or `kube-apiserver`.
         name: &'static str,
         /// What happened.
         what: String,
-        /// Where its output is.
-        log: PathBuf,
-        /// The last lines of it.
+        /// The last lines of its output.
         tail: String,
     },
     /// A directory holds something that no `cluster up` of this version wrote.

@@ -2,7 +2,7 @@
 //! them. What is there is complete: a build happens beside its place and moves there at its end.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,7 +20,7 @@ const PACKAGES: [&str; 3] =
 const ENVIRONMENT: [(&str, &str); 4] =
     [("GOTOOLCHAIN", "local"), ("GOFLAGS", "-buildvcs=false"), ("CGO_ENABLED", "0"), ("GOWORK", "off")];
 
-/// As Kubernetes' own release builds have them; without the last one the linker can't drop unused methods.
+/// The tags are those of Kubernetes' release builds; the last lets the linker drop methods that nothing calls.
 const FLAGS: [&str; 4] = ["build", "-trimpath", "-tags", "selinux,notest,grpcnotrace"];
 
 const WAY_OUT: &str = "or go without a local control plane: `--memory` (demo) needs no cluster, \
@@ -138,6 +138,8 @@ fn numbers(version: &str) -> Vec<u32> {
 fn go(module: &Module, args: &[&str]) -> Command {
     let mut command = Command::new("go");
     command.current_dir(&module.dir).envs(ENVIRONMENT).args(args);
+    // For this machine, whatever else is being built from the same shell.
+    command.env_remove("GOOS").env_remove("GOARCH");
     command
 }
 
@@ -159,23 +161,27 @@ fn build(module: &Module, flags: &[String], place: &Path) -> Result<()> {
         return Ok(());
     }
     eprintln!("building etcd {} and Kubernetes {} (once; minutes)", module.etcd, module.kubernetes);
-    let new = tempfile::Builder::new().prefix("building-").tempdir_in(parent).map_err(Error::io(doing()))?;
+    let new = place.with_extension("building");
+    // The lock is ours, so what is there is left from a build that was broken off.
+    match fs::remove_dir_all(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(doing())(error)),
+        _ => fs::create_dir(&new).map_err(Error::io(doing()))?,
+    }
     step("download the Go modules", |_| process::output(&mut go(module, &["mod", "download"])))?;
     step("compile kube-apiserver, kubectl, etcd", |detail| {
         // One command for all: linking one overlaps with compiling another.
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let mut command = go(module, &[flags[0], "-v", "-o"]);
-        compile(command.arg(new.path()).args(&flags[1..]), detail)
+        compile(command.arg(&new).args(&flags[1..]), detail)
     })?;
     // Go names a program after its package.
-    fs::rename(new.path().join("server"), new.path().join("etcd")).map_err(Error::io(doing()))?;
-    fs::rename(new.keep(), place).map_err(Error::io(doing()))
+    fs::rename(new.join("server"), new.join("etcd")).map_err(Error::io(doing()))?;
+    fs::rename(new, place).map_err(Error::io(doing()))
 }
 
 /// Runs `go build -v`, which names each package as it compiles it.
 fn compile(command: &mut Command, detail: &Detail) -> Result<()> {
-    let line = process::command_line(command);
-    let doing = || format!("run `{line}`");
+    let doing = || "run `go build`";
     let mut child =
         command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(Error::io(doing()))?;
     let mut output = String::new();
@@ -191,7 +197,7 @@ fn compile(command: &mut Command, detail: &Detail) -> Result<()> {
         return Ok(());
     }
     Err(Error::Command {
-        command: line,
+        command: "go build".into(),
         status: status.to_string(),
         output: process::last_lines(&output, 15),
     })

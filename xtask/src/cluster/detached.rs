@@ -1,6 +1,7 @@
 //! A control plane that outlives the command that started it, known by its directory.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -59,16 +60,20 @@ pub struct ProcessStatus {
 /// # Errors
 /// [`Error::State`] when `dir` holds anything else; otherwise as for [`super::Cluster::start`].
 pub fn up(dir: &Path) -> Result<Up> {
+    // Looked at before anything is built or made, and again once nobody else can change it.
+    if let Found::Up(state) = look(dir)? {
+        return Ok(Up::Already(state));
+    }
+    let binaries = build::binaries()?;
     let mut lock = state::lock(dir)?;
-    match state::read(dir)? {
-        Some(state) if state.is_up() => return Ok(Up::Already(state)),
-        Some(state) => {
+    match look(dir)? {
+        Found::Up(state) => return Ok(Up::Already(state)),
+        Found::Remains(state) => {
             state::remove(dir, &state)?;
             lock = state::lock(dir)?;
         }
-        None => refuse_other_content(dir)?,
+        Found::Nothing => {}
     }
-    let binaries = build::binaries()?;
     let control_plane = ControlPlane::start(dir, &binaries, Options::default(), Lifetime::Detached)?;
     drop(lock);
     Ok(Up::Started(control_plane.state().clone()))
@@ -115,11 +120,24 @@ pub fn status(dir: &Path) -> Result<Status> {
     })
 }
 
-/// A directory given by mistake must not be mixed with a cluster, nor removed with it.
-fn refuse_other_content(dir: &Path) -> Result<()> {
-    let mut entries = fs::read_dir(dir).map_err(Error::io(format_args!("read {}", dir.display())))?;
-    if entries.next().is_none() {
-        return Ok(());
+enum Found {
+    Up(State),
+    Remains(State),
+    Nothing,
+}
+
+/// What is in a directory; one with other files is refused, lest they be mixed with a cluster and removed with it.
+fn look(dir: &Path) -> Result<Found> {
+    if let Some(state) = state::read(dir)? {
+        return Ok(if state.is_up() { Found::Up(state) } else { Found::Remains(state) });
+    }
+    let is_empty = match fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(Error::io(format_args!("read {}", dir.display()))(error)),
+    };
+    if is_empty {
+        return Ok(Found::Nothing);
     }
     let why = "not empty, and holds no cluster: give an empty or new directory as --dir".to_owned();
     Err(Error::State { path: dir.to_owned(), why })
