@@ -29,7 +29,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cell::{self, CLOSED};
+use crate::cell;
 use crate::error::{Error, excerpt};
 use crate::format::{
     CEILING_WORD, CELLS, CLOSED_WORD, HEADER_LEN, Header, LAYOUT_WORDS, MAX_NAME_LEN, NAME_WORDS, PAGE_LEN,
@@ -293,8 +293,7 @@ impl PageOwner {
         let words = self.page.words();
         words[CLOSED_WORD].store(1, Ordering::Release);
         for cell in 0..CELLS {
-            // The mark is set in the state itself: every compare-and-swap that is under way fails by it.
-            words[state_word(cell)].fetch_or(CLOSED, Ordering::AcqRel);
+            cell::close(&words[state_word(cell)]);
         }
         Closed { last_issued: self.page.last_issued() }
     }
