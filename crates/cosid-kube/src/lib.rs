@@ -1,1 +1,7 @@
 //! The SlotPool resource, the Lease codec and the Kubernetes slot store.
+
+pub mod codec;
+mod error;
+pub mod pool;
+
+pub use error::Error;

@@ -1,0 +1,344 @@
+//! `SlotPool`: one ID space, as people declare it.
+//!
+//! The version is `v1` from the start. A beta would have to be promoted some day, which rewrites every stored object,
+//! and this one keeps the watermark that uniqueness rests on. Fields are only ever added, each with a default.
+
+#![allow(unreachable_pub, reason = "KubeSchema copies each type, with its visibility, into a function")]
+
+use std::collections::BTreeSet;
+
+use cosid_lease::{Millis, Pool, PoolState, Slot, Terms};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema, ResourceExt};
+use schemars::Schema;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// One ID space: how wide its slots are, which may be leased, and for how long.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, CustomResource, KubeSchema)]
+#[kube(
+    group = "cosid.dev",
+    version = "v1",
+    kind = "SlotPool",
+    plural = "slotpools",
+    shortname = "sp",
+    namespaced,
+    status = "SlotPoolStatus",
+    derive = "PartialEq",
+    doc = "One ID space: slots (worker ids) for Snowflake-style IDs, leased with a window of timestamps.",
+    printcolumn(name = "Slots", type_ = "integer", json_path = ".status.slots.total"),
+    printcolumn(name = "Held", type_ = "integer", json_path = ".status.slots.held"),
+    printcolumn(name = "Free", type_ = "integer", json_path = ".status.slots.free"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "Bits", type_ = "integer", json_path = ".spec.bits", priority = "1"),
+    printcolumn(name = "Cooling", type_ = "integer", json_path = ".status.slots.cooling", priority = "1"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = Rule::new("self.metadata.name.size() <= 63")
+        .message("the name is longer than 63 characters: it becomes a label's value; choose a shorter one"),
+    validation = Rule::new("!has(oldSelf.status) || !has(oldSelf.status.watermark) || (has(self.status) && has(self.status.watermark))")
+        .message("the watermark can't be taken away: IDs would repeat")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.layout.timestampBits + self.bits + self.layout.sequenceBits <= 63")
+        .message("timestampBits + bits + sequenceBits must be at most 63: an ID is a positive 64-bit integer; give the layout fewer bits"),
+    validation = Rule::new("!has(self.slots) || self.slots.last < [1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,1048576][self.bits]")
+        .message("slots.last must be below 2^bits"),
+    validation = Rule::new("self.reserved.size() == 0 || self.reserved.max() < [1,2,4,8,16,32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072,262144,524288,1048576][self.bits]")
+        .message("reserved slots must be below 2^bits"),
+    validation = Rule::new("self.reserved.size() == 0 || !has(self.slots) || (self.reserved.min() >= self.slots.first && self.reserved.max() <= self.slots.last)")
+        .message("reserved slots must lie in the range of slots: those outside are never leased anyway")
+)]
+pub struct SlotPoolSpec {
+    /// The width of the slot field of an ID: slots are 0 to 2^bits - 1. It never changes.
+    #[serde(default = "defaults::bits")]
+    #[schemars(range(min = 1, max = 20))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("bits never change: IDs would repeat; make another pool"))]
+    pub bits: i32,
+
+    /// The slots that may be leased, if not all that the width allows: where several pools or clusters share one ID
+    /// space, each has a range of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotRange>,
+
+    /// Slots within the range that are never leased, because something else uses them.
+    #[serde(default)]
+    #[schemars(length(max = 1024), inner(range(min = 0, max = 1_048_575)), extend("x-kubernetes-list-type" = "set"))]
+    pub reserved: Vec<i32>,
+
+    /// How long a lease lasts without a renewal, in seconds: a holder that died gives its slot back after it. It is
+    /// well under the hour by which a slot's next floor may lie ahead.
+    #[serde(default = "defaults::ttl_seconds")]
+    #[schemars(range(min = 3, max = 1800))]
+    pub ttl_seconds: i32,
+
+    /// How long past its expiry a holder may go on issuing, in milliseconds. It never changes.
+    #[serde(default = "defaults::tolerance_milliseconds")]
+    #[schemars(range(min = 0, max = 60_000))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("toleranceMilliseconds never changes: its holders must agree on it; make another pool"))]
+    pub tolerance_milliseconds: i32,
+
+    /// How an ID is put together. It never changes.
+    #[serde(default)]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("the layout never changes: IDs would repeat; make another pool"))]
+    pub layout: PoolLayout,
+
+    /// No ID has a timestamp before this: when another system used the ID space until then. It counts for slots that
+    /// are opened after it was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), extend("format" = "date-time"))]
+    pub not_before: Option<String>,
+
+    /// The namespaces whose pods may lease slots of this pool, besides its own; `*` is all of them.
+    #[serde(default)]
+    #[schemars(length(max = 64), inner(length(max = 63), regex(pattern = r"^(\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?)$")), extend("x-kubernetes-list-type" = "set"))]
+    pub allowed_namespaces: Vec<String>,
+}
+
+/// A range of slots, both ends included.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, KubeSchema)]
+#[x_kube(validation = Rule::new("self.first <= self.last").message("first must not be above last"))]
+pub struct SlotRange {
+    /// The lowest slot.
+    #[schemars(range(min = 0, max = 1_048_575))]
+    pub first: i32,
+    /// The highest slot.
+    #[schemars(range(min = 0, max = 1_048_575))]
+    pub last: i32,
+}
+
+/// How an ID is put together, from its highest bits: timestamp, slot (the pool's `bits`), sequence.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.epoch % self.unitMilliseconds == 0")
+        .message("the epoch must be a whole number of units")
+)]
+pub struct PoolLayout {
+    /// Bits of the timestamp.
+    #[serde(default = "defaults::timestamp_bits")]
+    #[schemars(range(min = 1, max = 50))]
+    pub timestamp_bits: i32,
+    /// Bits of the sequence.
+    #[serde(default = "defaults::sequence_bits")]
+    #[schemars(range(min = 1, max = 31))]
+    pub sequence_bits: i32,
+    /// What the timestamp counts, in milliseconds: 1, 10 or 1000.
+    #[serde(default = "defaults::unit_milliseconds")]
+    #[schemars(range(min = 1, max = 1000))]
+    #[x_kube(validation = Rule::new("self in [1, 10, 1000]").message("unitMilliseconds must be 1, 10 or 1000"))]
+    pub unit_milliseconds: i32,
+    /// The time of timestamp 0, in milliseconds since 1970.
+    #[serde(default = "defaults::epoch")]
+    #[schemars(range(min = 0, max = 4_102_444_800_000_i64))]
+    pub epoch: i64,
+}
+
+impl Default for PoolLayout {
+    fn default() -> Self {
+        Self {
+            timestamp_bits: defaults::timestamp_bits(),
+            sequence_bits: defaults::sequence_bits(),
+            unit_milliseconds: defaults::unit_milliseconds(),
+            epoch: defaults::epoch(),
+        }
+    }
+}
+
+impl Default for SlotPoolSpec {
+    fn default() -> Self {
+        Self {
+            bits: defaults::bits(),
+            slots: None,
+            reserved: Vec::new(),
+            ttl_seconds: defaults::ttl_seconds(),
+            tolerance_milliseconds: defaults::tolerance_milliseconds(),
+            layout: PoolLayout::default(),
+            not_before: None,
+            allowed_namespaces: Vec::new(),
+        }
+    }
+}
+
+/// What the controller found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlotPoolStatus {
+    /// The `metadata.generation` that this was found for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
+    pub observed_generation: Option<i64>,
+    /// `Ready`: slots can be acquired. `Exhausted`: none is free. `Deleting`: what the deletion waits for.
+    #[serde(default)]
+    #[schemars(schema_with = "conditions_schema")]
+    pub conditions: Vec<Condition>,
+    /// How many slots are in which state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotCounts>,
+    /// Where slots that are opened start: above every window of any slot that has gone. Without it no slot can be
+    /// acquired. It only grows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watermark: Option<Watermark>,
+    /// Slots that are never leased again: their next floor lies implausibly far ahead, or their fence is used up.
+    #[serde(default)]
+    #[schemars(length(max = 65_536), inner(range(min = 0, max = 1_048_575)), extend("x-kubernetes-list-type" = "set"))]
+    pub retired: Vec<i32>,
+}
+
+/// How many slots are in which state.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, KubeSchema)]
+pub struct SlotCounts {
+    /// Those that may be leased.
+    #[schemars(range(min = 0))]
+    pub total: i32,
+    /// Those held, and not expired.
+    #[schemars(range(min = 0))]
+    pub held: i32,
+    /// Those that can be acquired, and issue IDs, at once.
+    #[schemars(range(min = 0))]
+    pub free: i32,
+    /// Those that can be acquired, but issue IDs only once their floor has passed.
+    #[schemars(range(min = 0))]
+    pub cooling: i32,
+}
+
+/// The highest next floor and fence of any Lease that has gone.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("self.nextFloor >= oldSelf.nextFloor && self.fence >= oldSelf.fence")
+        .message("the watermark only grows: IDs would repeat")
+)]
+pub struct Watermark {
+    /// No slot is opened with a floor below this, Unix ms.
+    #[schemars(range(min = 0))]
+    pub next_floor: i64,
+    /// No slot is opened with a fence below this.
+    #[schemars(range(min = 0))]
+    pub fence: i32,
+}
+
+mod defaults {
+    pub(super) const fn bits() -> i32 {
+        10
+    }
+    pub(super) const fn ttl_seconds() -> i32 {
+        30
+    }
+    pub(super) const fn tolerance_milliseconds() -> i32 {
+        1_000
+    }
+    pub(super) const fn timestamp_bits() -> i32 {
+        41
+    }
+    pub(super) const fn sequence_bits() -> i32 {
+        12
+    }
+    pub(super) const fn unit_milliseconds() -> i32 {
+        1
+    }
+    /// 2019-12-24T16:00Z, CosId's.
+    pub(super) const fn epoch() -> i64 {
+        1_577_203_200_000
+    }
+}
+
+impl SlotPool {
+    /// `<namespace>/<name>`, as messages name it.
+    #[must_use]
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace().as_deref().unwrap_or_default(), self.name_any())
+    }
+
+    /// Unix ms of `spec.notBefore`, where it is given.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] where it is no time, or one before 1970. An API server that has the CRD lets none through.
+    pub fn not_before(&self) -> Result<Option<Millis>, Error> {
+        let Some(text) = &self.spec.not_before else { return Ok(None) };
+        let time =
+            text.parse::<jiff::Timestamp>().ok().and_then(|time| u64::try_from(time.as_millisecond()).ok());
+        match time {
+            Some(time) => Ok(Some(time)),
+            None => Err(self.invalid("notBefore", text)),
+        }
+    }
+
+    fn invalid(&self, field: &'static str, value: impl ToString) -> Error {
+        Error::Pool { pool: self.full_name(), field, value: value.to_string() }
+    }
+}
+
+/// The pool as the slot store gives it. It is ready once it has a watermark, and is not being deleted.
+///
+/// # Errors
+/// [`Error::Pool`] where a field is out of its bounds. An API server that has the CRD lets none through.
+pub fn to_pool(pool: &SlotPool) -> Result<Pool, Error> {
+    let spec = &pool.spec;
+    let bits = u8::try_from(spec.bits).ok().filter(|bits| (1..=20).contains(bits));
+    let bits = bits.ok_or_else(|| pool.invalid("bits", spec.bits))?;
+    let highest: Slot = (1 << bits) - 1;
+    let slot = |field, value: i32| {
+        let slot = Slot::try_from(value).ok().filter(|&slot| slot <= highest);
+        slot.ok_or_else(|| pool.invalid(field, value))
+    };
+    let (first, last) = match spec.slots {
+        Some(range) => (slot("slots.first", range.first)?, slot("slots.last", range.last)?),
+        None => (0, highest),
+    };
+    if first > last {
+        return Err(pool.invalid("slots.first", first));
+    }
+    let retired = pool.status.iter().flat_map(|status| &status.retired);
+    let reserved = spec.reserved.iter().map(|&value| slot("reserved", value));
+    let withheld: Result<BTreeSet<Slot>, Error> =
+        reserved.chain(retired.map(|&value| slot("status.retired", value))).collect();
+    let seconds = u64::try_from(spec.ttl_seconds).ok().filter(|&seconds| seconds > 0);
+    let ttl = seconds.ok_or_else(|| pool.invalid("ttlSeconds", spec.ttl_seconds))? * 1000;
+    let tolerance = u64::try_from(spec.tolerance_milliseconds)
+        .map_err(|_| pool.invalid("toleranceMilliseconds", spec.tolerance_milliseconds))?;
+    let has_watermark = pool.status.as_ref().is_some_and(|status| status.watermark.is_some());
+    let state = match (&pool.metadata.deletion_timestamp, has_watermark) {
+        (Some(_), _) => PoolState::Deleting,
+        (None, true) => PoolState::Ready,
+        (None, false) => PoolState::Unready,
+    };
+    let terms = Terms { ttl, tolerance };
+    Ok(Pool { name: pool.full_name(), bits, first, last, withheld: withheld?, terms, state })
+}
+
+/// As the API's own `Condition` has it. k8s-openapi could give it, at the price of a schema for every Kubernetes type.
+fn conditions_schema(_: &mut schemars::SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "type": "array",
+        "maxItems": 16,
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+        "items": {
+            "type": "object",
+            "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+            "properties": {
+                "type": {
+                    "type": "string",
+                    "maxLength": 316,
+                    "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+                },
+                "status": { "type": "string", "enum": ["True", "False", "Unknown"] },
+                "observedGeneration": { "type": "integer", "format": "int64", "minimum": 0 },
+                "lastTransitionTime": { "type": "string", "format": "date-time" },
+                "reason": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": 1024,
+                    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+                },
+                "message": { "type": "string", "maxLength": 32768 }
+            }
+        }
+    })
+}
