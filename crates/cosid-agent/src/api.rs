@@ -91,7 +91,8 @@ impl From<cosid_id::Error> for Failure {
         let message = error.to_string();
         match error {
             cosid_id::Error::BadGeneratorName { .. } => Self::new(StatusCode::BAD_REQUEST, "BadName", message),
-            cosid_id::Error::NoFreeCell { .. } => Self::new(StatusCode::CONFLICT, "TooManyGenerators", message),
+            cosid_id::Error::CellsUsedUp { .. } => Self::new(StatusCode::CONFLICT, "TooManyGenerators", message),
+            cosid_id::Error::PageClosed { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Closing", message),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Page", message),
         }
     }

@@ -210,8 +210,8 @@ impl Window {
         self.lock().blocked.is_some()
     }
 
-    /// Makes the page of the blocked lease. The state is written before anybody is told of the page: else a restarted
-    /// agent would not know that it is in use.
+    /// Makes the page of the blocked lease. The state is written first: else a restarted agent would not know that the
+    /// page is in use. A state without its page resumes nothing.
     fn make(&self, inner: &mut Inner) {
         let Some((binding, pool, layout)) = inner.blocked.take() else { return };
         let file = format!("slot-{}-fence-{}.page", binding.slot, binding.fence);
@@ -223,10 +223,9 @@ impl Window {
             floor: binding.holding.floor,
             layout,
         };
-        let made = PageOwner::create(&path, &header).map_err(|error| error.to_string()).and_then(|page| {
-            self.save(&binding, &pool, layout, &file).map_err(|error| error.to_string())?;
-            Ok(page)
-        });
+        let saved = self.save(&binding, &pool, layout, &file).map_err(|error| error.to_string());
+        let made =
+            saved.and_then(|()| PageOwner::create(&path, &header).map_err(|error| error.to_string()));
         match made {
             Ok(page) => {
                 page.set_ceiling(binding.holding.ceiling);

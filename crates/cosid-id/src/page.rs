@@ -38,9 +38,9 @@ use crate::format::{
 use crate::sync::{AtomicU64, Ordering};
 use map::Mapping;
 
-/// Owner and group read and write, others nothing: containers of a pod that run as different users share a
-/// group (`fsGroup`), and whoever can write the page can make IDs.
-const MODE: u32 = 0o660;
+/// Everybody may read and write: the containers of a pod run as different users, without a common group unless
+/// somebody set one. Whoever can write a page can make IDs, so it is the directory that keeps strangers out.
+const MODE: u32 = 0o666;
 
 /// A mapped window page, as its clients see it.
 pub struct Page {
@@ -221,7 +221,7 @@ impl PageOwner {
     ///
     /// The file is complete, with all its blocks allocated, before it gets its name, so that nobody opens half
     /// a page and a full disk is an error here and not a SIGBUS later. It is not synced: after a reboot the
-    /// page is worth nothing. Its mode is 0660. Blocks for file I/O only.
+    /// page is worth nothing. Its mode is 0666. Blocks for file I/O only.
     ///
     /// # Errors
     /// [`Error::PageExists`], [`Error::DiskFull`], [`Error::Io`], [`Error::SlotTooLarge`],
