@@ -90,6 +90,8 @@ impl Rules {
         if state & CLOSED != 0 {
             return Err(NextError::SlotLost);
         }
+        // The floor holds even if a broken program wrote a state from before it.
+        let state = state.max(self.first_state);
         let layout = &self.layout;
         let now = layout
             .ticks_to(now_ms)
@@ -137,7 +139,7 @@ impl Rules {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -280,6 +282,14 @@ mod tests {
             let _ = cell.one(FLOOR + 5);
             let _ = cell.last();
         }
+    }
+
+    #[test]
+    fn a_state_from_before_the_floor_does_not_undo_the_floor() {
+        let cell = Cell::new(Layout::MILLISECOND);
+        cell.state.store(7, Ordering::Relaxed);
+        assert_eq!(cell.one(FLOOR), wait(Wait::BelowFloor { now: FLOOR, until: FLOOR + 1 }));
+        assert_eq!(cell.one(FLOOR + 1), Ok((FLOOR + 1, 0)));
     }
 
     #[test]

@@ -66,6 +66,40 @@ fn next_goes_on_when_the_ceiling_moves() {
     assert!(waiting.next(SECOND).is_ok());
 }
 
+/// What a process reads whose host's clock was a day ahead for a moment and is right again.
+#[derive(Clone)]
+struct CarriedOff(VirtualTime);
+
+impl Clock for CarriedOff {
+    fn unix_ms(&self) -> u64 {
+        self.0.unix_ms() + 86_400_000
+    }
+    fn host_ms(&self) -> u64 {
+        self.0.unix_ms()
+    }
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+    fn sleep(&self, duration: Duration) {
+        self.0.sleep(duration);
+    }
+}
+
+#[test]
+fn a_step_forward_that_was_corrected_does_not_stop_a_generator_for_good() {
+    let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
+    owner.set_ceiling(FLOOR + 1_000);
+    let cell = owner.assign("orders").unwrap();
+    let clock = CarriedOff(VirtualTime::at(FLOOR + 10));
+    let carried_off = Generator::with_clock(owner.page().clone(), cell, clock.clone()).unwrap();
+    let first = carried_off.try_next().unwrap();
+    assert_eq!(owner.last_issued(), FLOOR + 10);
+    // Nor does what is issued go back with the host's clock.
+    clock.0.set(FLOOR + 5);
+    assert!(carried_off.try_next().unwrap() > first);
+    assert_eq!(owner.last_issued(), FLOOR + 10);
+}
+
 #[test]
 fn a_lost_slot_ends_a_wait_at_once() {
     let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);

@@ -1,5 +1,7 @@
 //! The crate as its callers see it. One binary, a module a subject.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
+
 mod generator;
 mod layout;
 mod page;
