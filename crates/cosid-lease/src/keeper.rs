@@ -30,7 +30,7 @@ use crate::{Entry, Fence, Holding, Millis, Now, Owner, Record, Slot, StoreError,
 use backoff::Jitter;
 use holding::Held;
 use releasing::Releasing;
-pub use report::{LossReason, Report};
+pub use report::{LossReason, PoolRefusal, Report, Skew};
 use seeking::Seeking;
 
 /// How a keeper behaves.
@@ -178,7 +178,7 @@ pub struct Keeper<V> {
     waiting: bool,
     stopping: bool,
     jitter: Jitter,
-    skew: Option<report::Skew>,
+    skew: Option<Skew>,
 }
 
 #[derive(Debug)]
