@@ -46,6 +46,17 @@ pub enum Error {
         /// What is wrong with it and what to do.
         why: String,
     },
+    /// Something that was waited for did not happen.
+    #[error("{what} (waited {:.1} s)", within.as_secs_f64())]
+    TooLate {
+        /// What did not happen, and where to look.
+        what: String,
+        /// How long it was waited for.
+        within: std::time::Duration,
+    },
+    /// A result is not what it must be.
+    #[error("{0}")]
+    Wrong(String),
     /// A key or certificate could not be made.
     #[error("make the cluster's certificates: {0}")]
     Certificate(#[from] rcgen::Error),

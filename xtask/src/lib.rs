@@ -2,8 +2,10 @@
 //! that show how long they take ([`progress`]), and where things are ([`paths`]).
 
 pub mod cluster;
+pub mod demo;
 mod error;
 pub mod paths;
+pub mod programs;
 pub mod progress;
 
 pub use error::{Error, Result};

@@ -56,7 +56,7 @@ fn a_new_page_is_complete_for_its_group_and_alone_in_its_directory() {
     let (dir, owner) = page(Layout::MILLISECOND, FLOOR);
     let metadata = fs::metadata(owner.path()).unwrap();
     assert_eq!(metadata.len(), PAGE_LEN as u64);
-    assert_eq!(metadata.permissions().mode() & 0o777, 0o660);
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o666);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no draft is left");
 }
 
