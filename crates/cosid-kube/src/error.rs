@@ -67,6 +67,9 @@ pub enum Error {
         /// The longest that is taken in.
         limit: usize,
     },
+    /// Something can't be written as YAML.
+    #[error("YAML: {0}")]
+    Yaml(String),
     /// A pool was not found by name.
     #[error("{0}")]
     Store(#[from] cosid_lease::StoreError),

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use cosid_lease::{Millis, Pool, PoolState, Slot, Terms};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{CustomResource, KubeSchema, ResourceExt};
+use kube::{CustomResource, CustomResourceExt as _, KubeSchema, ResourceExt as _};
 use schemars::Schema;
 use serde::{Deserialize, Serialize};
 
@@ -310,6 +310,15 @@ pub fn to_pool(pool: &SlotPool) -> Result<Pool, Error> {
     };
     let terms = Terms { ttl, tolerance };
     Ok(Pool { name: pool.full_name(), bits, first, last, withheld: withheld?, terms, state })
+}
+
+/// The CustomResourceDefinition as it is installed: what `crds/` holds.
+///
+/// # Errors
+/// [`Error::Yaml`] where it can't be written down.
+pub fn crd_yaml() -> Result<String, Error> {
+    let crd = serde_json::to_value(SlotPool::crd()).map_err(|error| Error::Yaml(error.to_string()))?;
+    serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))
 }
 
 /// As the API's own `Condition` has it. k8s-openapi could give it, at the price of a schema for every Kubernetes type.

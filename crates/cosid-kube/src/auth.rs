@@ -1,0 +1,141 @@
+//! What a request shows to say who it comes from.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use cosid_lease::Millis;
+use http::header::AUTHORIZATION;
+use http::{HeaderValue, Request, Response};
+use kube::Config;
+use kube::client::{Body, ConfigExt as _};
+use secrecy::ExposeSecret as _;
+use tower::util::BoxService;
+use tower::{BoxError, Layer as _, Service as _};
+
+use crate::Error;
+use crate::clock::monotonic;
+
+/// After so long a token is read again, milliseconds. The kubelet replaces a projected token when a fifth of its life
+/// is left, so this is early enough by far.
+const FRESH: Millis = 60_000;
+
+/// The `Authorization` of every request, and where the next one comes from.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    source: Source,
+    last: Mutex<Option<(HeaderValue, Millis)>>,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// A client certificate, or nothing.
+    None,
+    /// The same for ever.
+    Fixed(HeaderValue),
+    /// A token that somebody replaces.
+    File(PathBuf),
+    /// A program that gives one, run by kube.
+    Plugin(Box<Config>),
+}
+
+impl Credentials {
+    /// # Errors
+    /// [`Error::Credentials`] where what the configuration has can't be sent in a header.
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let auth = &config.auth_info;
+        let source = if let Some(token) = &auth.token {
+            Source::Fixed(bearer(token.expose_secret())?)
+        } else if let Some(path) = &auth.token_file {
+            Source::File(path.into())
+        } else if auth.exec.is_some() || auth.auth_provider.is_some() {
+            Source::Plugin(Box::new(config.clone()))
+        } else if let (Some(user), Some(password)) = (&auth.username, &auth.password) {
+            let encoded = BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()));
+            Source::Fixed(sensitive(&format!("Basic {encoded}"))?)
+        } else {
+            Source::None
+        };
+        Ok(Self { source, last: Mutex::new(None) })
+    }
+
+    /// What to send now.
+    pub(crate) async fn header(&self) -> Result<Option<HeaderValue>, Error> {
+        let last = self.last();
+        match last {
+            Some((header, at)) if monotonic().saturating_sub(at) < FRESH => Ok(Some(header)),
+            last => self.fetch(last.map(|(header, _)| header)).await,
+        }
+    }
+
+    /// What to send after this was turned down: `None` if there is nothing else.
+    pub(crate) async fn after_refusal(
+        &self,
+        sent: Option<&HeaderValue>,
+    ) -> Result<Option<HeaderValue>, Error> {
+        let fetched = self.fetch(sent.cloned()).await?;
+        Ok(fetched.filter(|fetched| Some(fetched) != sent))
+    }
+
+    async fn fetch(&self, last: Option<HeaderValue>) -> Result<Option<HeaderValue>, Error> {
+        let fetched = match &self.source {
+            Source::None => return Ok(None),
+            Source::Fixed(header) => return Ok(Some(header.clone())),
+            Source::File(path) => read_token(path),
+            Source::Plugin(config) => run_plugin(config.clone()).await,
+        };
+        // A token that can't be read now was good a moment ago: the API server decides whether it still is.
+        let header = match (fetched, last) {
+            (Ok(header), _) | (Err(_), Some(header)) => header,
+            (Err(error), None) => return Err(error),
+        };
+        let fetched = Some((header.clone(), monotonic()));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = fetched;
+        Ok(Some(header))
+    }
+
+    fn last(&self) -> Option<(HeaderValue, Millis)> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Blocks for a read of a small file, in a pod one in memory.
+fn read_token(path: &Path) -> Result<HeaderValue, Error> {
+    let token =
+        std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+    bearer(token.trim())
+}
+
+/// kube runs the plugin, for which it has the code anyway. It blocks while the plugin runs.
+async fn run_plugin(config: Box<Config>) -> Result<HeaderValue, Error> {
+    let layer = tokio::task::spawn_blocking(move || config.auth_layer()).await;
+    let layer = layer
+        .map_err(|error| Error::Credentials(error.to_string()))?
+        .map_err(|error| Error::Credentials(format!("the kubeconfig's credential plugin: {error}")))?;
+    let none = "the kubeconfig's credential plugin gave no token; client certificates from plugins are not \
+                supported: use a kubeconfig with a token or a certificate";
+    let layer = layer.ok_or_else(|| Error::Credentials(none.into()))?;
+    // kube gives the header only by way of a request that it adds it to.
+    let mut service = BoxService::new(layer.layer(tower::service_fn(show)));
+    let echoed = service.call(Request::new(Body::empty())).await;
+    let header = echoed.map_err(|error| Error::Credentials(error.to_string()))?.into_body();
+    header.ok_or_else(|| Error::Credentials(none.into()))
+}
+
+async fn show(request: Request<Body>) -> Result<Response<Option<HeaderValue>>, BoxError> {
+    Ok(Response::new(request.headers().get(AUTHORIZATION).cloned()))
+}
+
+fn bearer(token: &str) -> Result<HeaderValue, Error> {
+    sensitive(&format!("Bearer {token}"))
+}
+
+/// Never shown by a `Debug` of it.
+fn sensitive(text: &str) -> Result<HeaderValue, Error> {
+    let mut header = HeaderValue::from_str(text).map_err(|_| {
+        Error::Credentials("the token holds characters that a header can't; make it anew".into())
+    })?;
+    header.set_sensitive(true);
+    Ok(header)
+}

@@ -1,0 +1,92 @@
+//! One call, and what came of it. kube's own typed calls log whole bodies when they can't be read.
+
+use bytes::Bytes;
+use cosid_lease::StoreError;
+use http::{Request, StatusCode};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Client, core};
+
+use crate::Error;
+
+/// An answer that is no success, or none.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The API server said no.
+    Refused {
+        code: StatusCode,
+        /// What it said; not every 404 says anything.
+        status: Option<Box<Status>>,
+    },
+    /// There was no answer, or the request could not be made.
+    Broken(Error),
+}
+
+/// Calls, and gives the body of a success.
+pub(crate) async fn call(
+    client: &Client,
+    request: Result<Request<Vec<u8>>, core::request::Error>,
+) -> Result<Bytes, Failure> {
+    let request = request.map_err(|error| Failure::Broken(Error::Unreachable(error.to_string())))?;
+    let answer = client.send(request.map(Body::from)).await.map_err(broken)?;
+    let code = answer.status();
+    let body = answer.into_body().collect_bytes().await.map_err(broken)?;
+    if code.is_success() {
+        return Ok(body);
+    }
+    Err(Failure::Refused { code, status: serde_json::from_slice(&body).ok() })
+}
+
+fn broken(error: kube::Error) -> Failure {
+    let error = match error {
+        kube::Error::Service(error) => match error.downcast::<Error>() {
+            Ok(ours) => *ours,
+            Err(other) => Error::Unreachable(other.to_string()),
+        },
+        other => Error::Unreachable(other.to_string()),
+    };
+    Failure::Broken(error)
+}
+
+impl Failure {
+    /// Whether the named object is not there; a 404 that names none is of a path that the server does not have.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code: StatusCode::NOT_FOUND, status: Some(status) }
+            if status.details.as_ref().is_some_and(|details| !details.name.is_empty()))
+    }
+
+    /// What it is to the keeper. `needs` is what the caller must be allowed, for people.
+    pub(crate) fn to_store_error(&self, needs: &str) -> StoreError {
+        let (code, status) = match self {
+            Self::Broken(error) => return without_answer(error),
+            Self::Refused { code, status } => (*code, status),
+        };
+        let said = status.as_ref().map_or_else(|| code.to_string(), |status| status.message.clone());
+        match code {
+            StatusCode::UNAUTHORIZED => StoreError::Denied(format!(
+                "{said}: the API server does not know this caller; is its token or certificate still valid?"
+            )),
+            // An API server that wants the right to create found nothing to update.
+            StatusCode::FORBIDDEN if said.contains("cannot create resource") => StoreError::Gone,
+            StatusCode::FORBIDDEN => StoreError::Denied(format!("{said}; this needs {needs}")),
+            StatusCode::NOT_FOUND if self.is_not_found() => StoreError::Gone,
+            StatusCode::NOT_FOUND => StoreError::Refused(format!(
+                "{said}: the API server has no SlotPools; install the CRD (crds/ in the release, or the chart)"
+            )),
+            StatusCode::CONFLICT => StoreError::Conflict,
+            code if code.is_client_error() && code != StatusCode::TOO_MANY_REQUESTS => {
+                StoreError::Refused(said)
+            }
+            code => StoreError::Unknown(format!("{code}: {said}")),
+        }
+    }
+}
+
+fn without_answer(error: &Error) -> StoreError {
+    match error {
+        // Nothing was sent.
+        Error::Credentials(_) | Error::File { .. } => StoreError::Denied(error.to_string()),
+        Error::TooLong { .. } => StoreError::Refused(error.to_string()),
+        other => StoreError::Unknown(other.to_string()),
+    }
+}

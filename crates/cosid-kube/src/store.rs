@@ -1,0 +1,212 @@
+//! The slots of one pool as Leases of a Kubernetes API server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use cosid_lease::{Entry, Record, Slot, SlotState, SlotStore, StoreError, StoreTime, View};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{GetParams, ListParams, PostParams};
+use kube::core::Request;
+use kube::{Client, Resource};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::clock::ApiClock;
+use crate::codec::{self, POOL_LABEL};
+use crate::pool::{SlotPool, to_pool};
+use crate::rest::call;
+
+/// A pool's slots. A load is two calls at once, a read and a write are one each; nothing comes from a cache, and
+/// nothing is tried twice.
+pub struct KubeStore {
+    client: Client,
+    clock: ApiClock,
+    namespace: String,
+    name: String,
+    pod_uid: Option<String>,
+    seen: Mutex<Option<Arc<SlotPool>>>,
+}
+
+impl KubeStore {
+    /// A store for the pool of this name; asks nothing yet. `clock` is the one that the client's transport was given.
+    /// `pod_uid` is written next to what is acquired, so that the API server can hold it against the caller's token.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        clock: ApiClock,
+        namespace: impl Into<String>,
+        pool: impl Into<String>,
+        pod_uid: Option<String>,
+    ) -> Self {
+        Self {
+            client,
+            clock,
+            namespace: namespace.into(),
+            name: pool.into(),
+            pod_uid,
+            seen: Mutex::new(None),
+        }
+    }
+
+    /// The pool as the last load found it: for its layout.
+    #[must_use]
+    pub fn pool(&self) -> Option<Arc<SlotPool>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn get_pool(&self) -> Result<Arc<SlotPool>, StoreError> {
+        let request = Request::new(SlotPool::url_path(&(), Some(&self.namespace)));
+        let body = call(&self.client, request.get(&self.name, &GetParams::default())).await;
+        let body = body.map_err(|failure| match failure {
+            failure if failure.is_not_found() => {
+                StoreError::NoPool { pool: format!("{}/{}", self.namespace, self.name) }
+            }
+            failure => failure.to_store_error(&self.needs("get", "slotpools.cosid.dev")),
+        })?;
+        let mut pool: SlotPool = serde_json::from_slice(&body)
+            .map_err(|error| StoreError::Unknown(format!("pool {}: {error}", self.name)))?;
+        pool.metadata.managed_fields = None;
+        let pool = Arc::new(pool);
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    async fn list_leases(&self) -> Result<Vec<Entry<Arc<Lease>>>, StoreError> {
+        let all = ListParams::default().labels(&format!("{POOL_LABEL}={}", self.name));
+        let body = call(&self.client, self.leases().list(&all)).await;
+        let body = body.map_err(|failure| failure.to_store_error(&self.lease_needs("list")))?;
+        let list: RawList<'_> = serde_json::from_slice(&body)
+            .map_err(|error| StoreError::Unknown(format!("the pool's Leases: {error}")))?;
+        Ok(list.items.into_iter().filter_map(|item| self.entry(item.get().as_bytes())).collect())
+    }
+
+    /// `None` for a Lease whose name makes it no slot of this pool.
+    fn entry(&self, json: &[u8]) -> Option<Entry<Arc<Lease>>> {
+        let (lease, unreadable) = parse(json)?;
+        let slot = codec::slot_of(&lease, &self.name)?;
+        let state = match unreadable {
+            Some(why) => SlotState::Corrupt(why),
+            None => codec::decode(&lease, &self.name),
+        };
+        Some(Entry { slot, version: Arc::new(lease), state })
+    }
+
+    fn leases(&self) -> Request {
+        Request::new(Lease::url_path(&(), Some(&self.namespace)))
+    }
+
+    fn lease_needs(&self, verb: &str) -> String {
+        self.needs(verb, "leases.coordination.k8s.io")
+    }
+
+    fn needs(&self, verb: &str, resource: &str) -> String {
+        let Self { namespace, name, .. } = self;
+        format!(
+            "`{verb}` on {resource} in namespace {namespace}: is this pod's namespace among the allowedNamespaces of \
+             pool {namespace}/{name}, and is the controller running?"
+        )
+    }
+
+    /// The pool's ttl as last seen. A write follows a load, except for a renewal, which keeps the Lease's own.
+    fn ttl_seconds(&self, lease: &Lease) -> Option<i32> {
+        let seen = self.pool().map(|pool| pool.spec.ttl_seconds);
+        seen.or_else(|| lease.spec.as_ref()?.lease_duration_seconds)
+    }
+
+    fn written(&self, sent: &Lease, record: &Record, body: &Bytes) -> Result<Arc<Lease>, StoreError> {
+        let odd = |why: &str| StoreError::Unknown(format!("the answer to a write {why}"));
+        let (lease, _) = parse(body).ok_or_else(|| odd("is no Lease"))?;
+        if lease.metadata.uid != sent.metadata.uid {
+            return Err(odd("is another Lease"));
+        }
+        match codec::read(&lease) {
+            Ok(Some(written)) if &written == record => Ok(Arc::new(lease)),
+            _ => Err(odd("shows another record than was sent: does an admission webhook change Leases?")),
+        }
+    }
+}
+
+impl SlotStore for KubeStore {
+    type Version = Arc<Lease>;
+
+    async fn load(&self) -> Result<View<Arc<Lease>>, StoreError> {
+        let (pool, entries) = tokio::try_join!(self.get_pool(), self.list_leases())?;
+        let pool = to_pool(&pool).map_err(|error| StoreError::Refused(error.to_string()))?;
+        Ok(View { pool, entries })
+    }
+
+    async fn read(&self, slot: Slot) -> Result<Option<Entry<Arc<Lease>>>, StoreError> {
+        let name = codec::lease_name(&self.name, slot);
+        match call(&self.client, self.leases().get(&name, &GetParams::default())).await {
+            Ok(body) => match self.entry(&body) {
+                Some(entry) => Ok(Some(entry)),
+                None => {
+                    Err(StoreError::Unknown(format!("the answer for Lease {name} is no Lease of that name")))
+                }
+            },
+            Err(failure) if failure.is_not_found() => Ok(None),
+            Err(failure) => Err(failure.to_store_error(&self.lease_needs("get"))),
+        }
+    }
+
+    async fn write(
+        &self,
+        slot: Slot,
+        version: &Arc<Lease>,
+        record: &Record,
+    ) -> Result<Arc<Lease>, StoreError> {
+        let refused = |why: String| StoreError::Refused(format!("slot {slot}: {why}"));
+        let metadata = &version.metadata;
+        if metadata.deletion_timestamp.is_some() {
+            return Err(StoreError::Gone);
+        }
+        // Without either the API server would overwrite, or bring back, what it finds.
+        if metadata.uid.is_none() || metadata.resource_version.is_none() {
+            return Err(refused("the Lease was not read from the API server".into()));
+        }
+        let ttl = self.ttl_seconds(version).ok_or_else(|| refused("load the pool first".into()))?;
+        let pod_uid = self.pod_uid.as_deref();
+        let lease =
+            codec::encode(version, record, ttl, pod_uid).map_err(|error| refused(error.to_string()))?;
+        let name = codec::lease_name(&self.name, slot);
+        let json = serde_json::to_vec(&lease).map_err(|error| refused(error.to_string()))?;
+        match call(&self.client, self.leases().replace(&name, &PostParams::default(), json)).await {
+            Ok(body) => self.written(&lease, record, &body),
+            Err(failure) => Err(failure.to_store_error(&self.lease_needs("update"))),
+        }
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        self.clock.now()
+    }
+}
+
+/// A list whose items are read one by one: one that can't be read leaves the others.
+#[derive(Deserialize)]
+struct RawList<'a> {
+    #[serde(borrow)]
+    items: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    metadata: ObjectMeta,
+}
+
+/// A Lease without its managed fields, which the API server keeps where an update has none. Where only its metadata
+/// can be read, why not the rest.
+fn parse(json: &[u8]) -> Option<(Lease, Option<String>)> {
+    let (mut lease, unreadable) = match serde_json::from_slice::<Lease>(json) {
+        Ok(lease) => (lease, None),
+        Err(error) => {
+            let Named { metadata } = serde_json::from_slice(json).ok()?;
+            (
+                Lease { metadata, spec: None },
+                Some(codec::CodecError::Unreadable(error.to_string()).to_string()),
+            )
+        }
+    };
+    lease.metadata.managed_fields = None;
+    Some((lease, unreadable))
+}
