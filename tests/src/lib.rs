@@ -1,1 +1,3 @@
-//! What the end-to-end tests share.
+//! What the end-to-end tests and the demo share.
+
+pub mod ids;

@@ -1,2 +1,35 @@
-//! Development tasks.
-fn main() {}
+//! `cargo xtask`: one module in `commands/` for each command.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod commands {
+    pub(crate) mod cluster;
+}
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Development tasks", disable_help_subcommand = true)]
+enum Command {
+    /// A control plane (kube-apiserver and etcd) on this machine
+    #[command(subcommand)]
+    Cluster(commands::cluster::Command),
+}
+
+fn main() -> ExitCode {
+    let command = match Command::try_parse() {
+        Ok(command) => command,
+        Err(error) => {
+            // Help that was asked for is no failure; if stdout is closed there is nobody to tell.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 64 } else { 0 });
+        }
+    };
+    let result = match command {
+        Command::Cluster(command) => command.run(),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(error.exit_code())
+    })
+}

@@ -1,1 +1,65 @@
 //! What an app links: from the agent's socket to unique IDs; synchronous and small.
+//!
+//! ```no_run
+//! let id = cosid_client::Client::connect()?.generator("orders")?.next_id()?;
+//! # Ok::<(), cosid_client::Error>(())
+//! ```
+//!
+//! `COSID_SOCKET` says where the agent's socket is; in a pod with the annotation `cosid/slot: auto` it is set
+//! already. Make the generator once and keep it: clones are cheap, and threads may share one.
+//!
+//! ```no_run
+//! use cosid_client::Client;
+//!
+//! let client = Client::connect()?;
+//! let orders = client.generator("orders")?;
+//! std::thread::scope(|scope| {
+//!     for _ in 0..4 {
+//!         scope.spawn(|| println!("{:?}", orders.next_id()));
+//!     }
+//! });
+//! # Ok::<(), cosid_client::Error>(())
+//! ```
+//!
+//! # What is unique
+//!
+//! A pool and a generator's name are one ID space: no two IDs of it are equal, whichever thread, forked worker,
+//! process, container, pod or node made them. Two *names* make equal numbers. Where there is no slot there is no
+//! ID but an [`Error`]: the client never makes a slot up.
+//!
+//! # What happens when
+//!
+//! | what | the client |
+//! |---|---|
+//! | an ID is made | one atomic operation on a page shared with the agent; no message, no lock |
+//! | all IDs of the millisecond are used up, or the lease's window has to be moved on | [`Generator::next_id`] waits, at most its timeout |
+//! | the slot is lost | [`Generator::next_id`] asks the agent for the next slot's page and goes on there |
+//! | the process forks | parent and child go on; they share the page, and no connection outlives a request |
+//! | the agent is killed | IDs go on until the window ends, and again when the agent is back |
+//! | there is no agent | [`Error::AgentAbsent`], [`Error::NoSocket`] |
+//!
+//! # What it costs
+//!
+//! No async runtime, no TLS, no thread of its own, no open file between requests; one page of 16 KiB mapped for
+//! each client. To find its current page a generator reads one pointer that only a loss changes (`arc-swap`: no
+//! reader ever waits or writes what another thread writes).
+//!
+//! # In an async program
+//!
+//! [`Generator::try_next_id`] never blocks: on [`NextError::Wait`] sleep for what it says, on
+//! [`NextError::SlotLost`] run [`Generator::reconnect`] where blocking is allowed.
+
+mod answer;
+mod client;
+mod error;
+mod generator;
+mod http;
+mod lease;
+mod seat;
+
+pub use client::{Client, DEFAULT_TIMEOUT, SOCKET_VARIABLE};
+pub use cosid_id::Error as PageError;
+pub use cosid_id::{Id, IdParts, Layout, MAX_BATCH, NextError, Wait};
+pub use error::Error;
+pub use generator::Generator;
+pub use lease::{Held, Lease, LeaseState};

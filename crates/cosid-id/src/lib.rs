@@ -1,1 +1,46 @@
 //! Snowflake-style IDs from a shared window page: layouts, generators, decoding.
+//!
+//! A lease gives the right to issue timestamps `t` on a slot with `floor < t <= ceiling`. Whoever holds it
+//! makes a [page](PageOwner), a small file that all programs of a pod map; a [`Generator`] takes each ID from
+//! it with one atomic operation that checks the window, so that threads, forked workers and whole containers
+//! share one slot, and the owner always knows the last timestamp.
+//!
+//! The crate reads one clock ([`SystemClock`]) and files; it knows no network and no Kubernetes.
+
+#[cfg(not(loom))]
+mod clock;
+mod error;
+#[cfg(not(loom))]
+pub mod format;
+#[cfg(not(loom))]
+mod generator;
+mod id;
+mod layout;
+mod next_error;
+#[cfg(not(loom))]
+mod page;
+
+#[cfg(loom)]
+#[allow(missing_docs, reason = "public for the model's tests only")]
+pub mod sync;
+#[cfg(not(loom))]
+mod sync;
+
+#[cfg(loom)]
+pub mod cell;
+#[cfg(not(loom))]
+#[allow(unreachable_pub, reason = "public under cfg(loom), for the model's tests")]
+mod cell;
+
+#[cfg(not(loom))]
+pub use clock::{Clock, SystemClock};
+pub use error::Error;
+#[cfg(not(loom))]
+pub use format::Header;
+#[cfg(not(loom))]
+pub use generator::{Generator, IdRange, MAX_BATCH};
+pub use id::{Id, IdParts};
+pub use layout::{Layout, LayoutBuilder};
+pub use next_error::{NextError, Wait};
+#[cfg(not(loom))]
+pub use page::{CellInfo, Closed, Page, PageOwner};

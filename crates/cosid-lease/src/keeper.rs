@@ -30,7 +30,7 @@ use crate::{Entry, Fence, Holding, Millis, Now, Owner, Record, Slot, StoreError,
 use backoff::Jitter;
 use holding::Held;
 use releasing::Releasing;
-pub use report::{LossReason, Report};
+pub use report::{LossReason, PoolRefusal, Report, Skew};
 use seeking::Seeking;
 
 /// How a keeper behaves.
@@ -98,7 +98,8 @@ pub enum Action<V> {
         /// How long to wait, milliseconds.
         timeout: Millis,
     },
-    /// A slot is held: its window may be used.
+    /// A slot is held: its window may be used. Where a restart can resume it, the binding is recorded before the first
+    /// ID: an owner that comes back without it, but with its incarnation, would be given the same window afresh.
     Hold(Binding),
     /// The window goes further: raise the ceiling.
     Extend {
@@ -177,7 +178,7 @@ pub struct Keeper<V> {
     waiting: bool,
     stopping: bool,
     jitter: Jitter,
-    skew: Option<report::Skew>,
+    skew: Option<Skew>,
 }
 
 #[derive(Debug)]
@@ -211,10 +212,12 @@ impl<V: Clone> Keeper<V> {
     }
 
     /// A keeper that goes on with a lease that its owner held before a restart, and whose window still stands. It is
-    /// first read back from the store; until then the window may be used up to the ceiling it has.
+    /// first read back from the store; until then the window may be used up to the ceiling it has. The incarnation is
+    /// the binding's, whatever the configuration says.
     #[must_use]
-    pub fn resume(config: KeeperConfig, binding: Binding, now: Now) -> Self {
+    pub fn resume(mut config: KeeperConfig, binding: Binding, now: Now) -> Self {
         let Binding { slot, fence, holding, terms } = binding;
+        config.owner.incarnation = holding.owner.incarnation;
         let record = Record { fence, next_floor: holding.ceiling, tenure: crate::Tenure::Held(holding) };
         let retry = backoff::Backoff::start(now.mono);
         Self::at(config, State::Resuming(Resuming { slot, record, terms, retry }))

@@ -36,8 +36,6 @@ pub mod choose;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 pub mod keeper;
 pub mod memory;
 mod record;

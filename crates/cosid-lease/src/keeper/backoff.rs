@@ -32,7 +32,7 @@ impl Backoff {
     pub(super) fn failed(&mut self, mono: Millis, longest: Millis, jitter: &mut Jitter) {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(longest.max(1));
         self.failures = self.failures.saturating_add(1);
-        self.due = mono.saturating_add(jitter.around(pause));
+        self.due = mono.saturating_add(jitter.around(pause).min(longest.max(1)));
     }
 
     /// After a success: not before `pause` (ms) has passed.
@@ -43,6 +43,16 @@ impl Backoff {
     /// Again at once, without counting it as a failure.
     pub(super) fn again(&mut self, mono: Millis) {
         self.due = mono;
+    }
+
+    /// After losing to another change of the same slot: at once, but where that happens again without a success in
+    /// between, as after a failure. A store that answers every write with a conflict must not be asked in a tight loop.
+    pub(super) fn contended(&mut self, mono: Millis, longest: Millis, jitter: &mut Jitter) {
+        if self.failures == 0 {
+            *self = Self { due: mono, failures: 1 };
+        } else {
+            self.failed(mono, longest, jitter);
+        }
     }
 
     /// Not before this, and the count of failures stays.

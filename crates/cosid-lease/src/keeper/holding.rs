@@ -32,7 +32,9 @@ impl<V> Held<V> {
     ) -> Self {
         let left = record.holding().map_or(0, |holding| holding.expires_at.saturating_sub(store_now(now)));
         let mut retry = Backoff::start(now.mono);
-        retry.rest(now.mono, left.saturating_sub(terms.ttl - jitter.around(terms.ttl / 3).min(terms.ttl)));
+        let third = jitter.around(terms.ttl / 3).min(terms.ttl);
+        // Never later, however far away the expiry seems: the store's clock may have stepped back, and forward again.
+        retry.rest(now.mono, left.saturating_sub(terms.ttl - third).min(third));
         Self { slot, record, version, retry, terms, pending: None, expiry_reported: false }
     }
 }
@@ -92,7 +94,7 @@ impl<V: Clone> Keeper<V> {
             Ok((record, version)) => {
                 held.record = record;
                 held.version = version;
-                held.retry.again(now.mono);
+                held.retry.contended(now.mono, longest_pause(held.terms), &mut self.jitter);
                 self.extend();
             }
             Err(reason) => self.lose(slot, reason),

@@ -2,7 +2,7 @@
 
 use crate::keeper::backoff::{Backoff, longest_pause};
 use crate::keeper::{Answer, Keeper, Report, Request, State, request_timeout};
-use crate::{Millis, Now, Record, Slot, SlotState, StoreError, Terms, algebra};
+use crate::{Fence, Millis, Now, Record, Slot, SlotState, StoreError, Terms, algebra};
 
 /// A release is urgent: pauses between its attempts stay short whatever the ttl.
 const URGENT: Terms = Terms { ttl: 3_000, tolerance: 0 };
@@ -11,6 +11,8 @@ const URGENT: Terms = Terms { ttl: 3_000, tolerance: 0 };
 pub(super) struct Releasing<V> {
     slot: Slot,
     record: Record,
+    /// The fence whose window was closed: what is read back under another is not given back.
+    fence: Fence,
     /// What the record was read at; `None`: read it back first.
     version: Option<V>,
     last_issued: Millis,
@@ -29,7 +31,8 @@ impl<V> Releasing<V> {
         mono: Millis,
         give_up_at: Millis,
     ) -> Self {
-        Self { slot, record, version, last_issued, retry: Backoff::start(mono), give_up_at, pending: None }
+        let (fence, retry) = (record.fence, Backoff::start(mono));
+        Self { slot, record, fence, version, last_issued, retry, give_up_at, pending: None }
     }
 }
 
@@ -48,14 +51,21 @@ impl<V: Clone> Keeper<V> {
         let Some(version) = releasing.version.clone() else {
             return self.send(Request::Read { slot }, timeout);
         };
-        let record = &releasing.record;
-        match algebra::release(record, incarnation, record.fence, releasing.last_issued) {
+        match algebra::release(&releasing.record, incarnation, releasing.fence, releasing.last_issued) {
             Ok(record) => {
                 releasing.pending = Some(record.clone());
                 self.send(Request::Write { slot, version, record }, timeout);
             }
-            // Somebody else's by now: nothing to give back.
-            Err(_) => self.finish(),
+            // Nothing to give back: it was done by an attempt whose answer was lost, or it is somebody else's by now.
+            Err(_) => {
+                let record = &releasing.record;
+                let done = record.holding().is_none() && Some(record.fence) == releasing.fence.checked_add(1);
+                if done && record.last_key() == Some(self.config.owner.key.as_str()) {
+                    let next_floor = record.next_floor;
+                    self.report(Report::Released { slot, next_floor });
+                }
+                self.finish();
+            }
         }
     }
 
@@ -78,7 +88,7 @@ impl<V: Clone> Keeper<V> {
             },
             (Err(StoreError::Conflict), _) => {
                 releasing.version = None;
-                releasing.retry.again(now.mono);
+                releasing.retry.contended(now.mono, longest_pause(URGENT), &mut self.jitter);
             }
             (Err(StoreError::Gone), _) => self.finish(),
             (Err(error), _) => {

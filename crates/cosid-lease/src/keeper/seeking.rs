@@ -29,8 +29,9 @@ pub(super) struct Seeking<V> {
     raced: BTreeSet<Slot>,
     /// The write under way.
     pending: Option<(Slot, Record)>,
-    /// An earlier write had an unknown outcome: a conflict may be with it, so that only a load tells.
-    ambiguous: bool,
+    /// The last write whose outcome is unknown: it may have been done, or still be. A conflict on its slot may be with
+    /// it, so that only a load tells; and a stop reads it back.
+    unsure: Option<(Slot, Record)>,
     /// What was reported already, so that a repeated attempt says nothing new.
     reported: Vec<Report>,
 }
@@ -45,7 +46,7 @@ impl<V> Seeking<V> {
             view: None,
             raced: BTreeSet::new(),
             pending: None,
-            ambiguous: false,
+            unsure: None,
             reported: Vec::new(),
         }
     }
@@ -69,26 +70,39 @@ impl<V: Clone> Keeper<V> {
             (Err(StoreError::NoPool { pool }), _) => {
                 self.not_yet(Report::PoolRefused(PoolRefusal::NotFound { pool }), now);
             }
+            (Err(error @ StoreError::Refused(_)), Some((slot, _))) => {
+                // It would refuse this slot again; it may take another.
+                self.failed(error, now);
+                self.raced(slot, now);
+            }
             (Err(error), pending) => {
-                seeking.ambiguous |= pending.is_some();
-                let failures = seeking.retry.failures() + 1;
-                self.not_yet(Report::StoreFailed { what: "acquire", error, failures }, now);
+                seeking.unsure = pending.or(seeking.unsure.take());
+                self.failed(error, now);
             }
             (Ok(_), _) => {
-                let error = StoreError::Unknown("an answer to another request".into());
-                self.not_yet(Report::StoreFailed { what: "acquire", error, failures: 1 }, now);
+                self.failed(StoreError::Unknown("an answer to another request".into()), now);
             }
         }
+    }
+
+    fn failed(&mut self, error: StoreError, now: Now) {
+        let State::Seeking(seeking) = &self.state else { return };
+        let failures = seeking.retry.failures().saturating_add(1);
+        self.not_yet(Report::StoreFailed { what: "acquire", error, failures }, now);
     }
 
     fn consider(&mut self, view: View<V>, now: Now) {
         if let Some(refusal) = self.refusal(&view.pool) {
             return self.not_yet(Report::PoolRefused(refusal), now);
         }
+        if now.store.is_none() {
+            // A lease written by no clock would be expired from its start.
+            let error = StoreError::Unknown("its answers don't tell its time".into());
+            return self.failed(error, now);
+        }
         self.report_oddities(&view, now);
         let State::Seeking(seeking) = &mut self.state else { return };
         seeking.terms = view.pool.terms;
-        seeking.ambiguous = false;
         seeking.view = Some(view);
         self.try_next(now);
     }
@@ -140,7 +154,7 @@ impl<V: Clone> Keeper<V> {
         let longest = self.longest_seeking_pause();
         let State::Seeking(seeking) = &mut self.state else { return };
         seeking.raced.insert(slot);
-        if seeking.ambiguous {
+        if seeking.unsure.as_ref().is_some_and(|(unsure, _)| *unsure == slot) {
             seeking.retry.again(now.mono);
         } else if seeking.raced.len() >= MOST_RACES {
             seeking.retry.failed(now.mono, longest, &mut self.jitter);
@@ -178,9 +192,10 @@ impl<V: Clone> Keeper<V> {
         // A slot may be released or renewed at any time: look every third of a ttl, and when the first expires.
         let State::Seeking(seeking) = &mut self.state else { return };
         let often = self.jitter.around(seeking.terms.ttl / 3);
-        let pause =
-            Self::wait(at, now).map_or(often, |wait| (wait + self.jitter.next() % 100).clamp(100, often));
+        let spread = self.jitter.next() % 100;
+        let pause = Self::wait(at, now).map_or(often, |wait| wait.saturating_add(spread).max(100).min(often));
         seeking.retry.at(now.mono.saturating_add(pause));
+        self.wake_for_the_timeout();
     }
 
     /// Reports what stands in the way, unless it was, and tries later.
@@ -199,6 +214,16 @@ impl<V: Clone> Keeper<V> {
             self.report(Report::AcquireTimedOut { after, cause: Box::new(cause) });
         } else if !known {
             self.report(cause);
+        }
+        self.wake_for_the_timeout();
+    }
+
+    /// The acquire timeout is reported when it passes, not at the attempt after it.
+    fn wake_for_the_timeout(&mut self) {
+        let State::Seeking(seeking) = &mut self.state else { return };
+        if !seeking.timed_out {
+            let after = self.config.acquire_timeout.unwrap_or(seeking.terms.ttl);
+            seeking.retry.at(seeking.retry.due().min(seeking.since.saturating_add(after)));
         }
     }
 
@@ -242,21 +267,16 @@ impl<V: Clone> Keeper<V> {
         }
     }
 
-    /// A stop while seeking: an acquisition under way may succeed, so the slot is read back and released.
+    /// A stop while seeking: an acquisition under way, or one of unknown outcome, may have succeeded, so the slot is
+    /// read back and released.
     pub(super) fn stop_seeking(&mut self, seeking: Seeking<V>, now: Now) {
         self.waiting = false;
-        match seeking
-            .pending
-            .as_ref()
-            .and_then(|(slot, record)| Some((*slot, record, record.holding()?.floor)))
-        {
-            Some((slot, record, floor)) => {
-                let give_up_at = now.mono.saturating_add(self.config.release_timeout);
-                let releasing = Releasing::start(slot, record.clone(), None, floor, now.mono, give_up_at);
-                self.state = State::Releasing(releasing);
-            }
-            None => self.finish(),
-        }
+        let Some((slot, record)) = seeking.pending.or(seeking.unsure) else { return self.finish() };
+        // Nothing was issued: the release hands on the floor, whatever it is.
+        let last_issued = 0;
+        let give_up_at = now.mono.saturating_add(self.config.release_timeout);
+        let releasing = Releasing::start(slot, record, None, last_issued, now.mono, give_up_at);
+        self.state = State::Releasing(releasing);
     }
 }
 

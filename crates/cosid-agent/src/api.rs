@@ -1,0 +1,281 @@
+//! The socket's requests.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use axum::Json;
+use cosid_id::{Id, IdParts, MAX_BATCH, NextError};
+use http_body_util::{BodyExt, Limited};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::metrics::Metrics;
+use crate::status::{State as LeaseState, Status, StatusBoard};
+use crate::window::Window;
+
+/// The largest request body, bytes. No request needs one.
+const MOST_BODY_BYTES: usize = 64 * 1024;
+
+/// How long a request's body may take.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long `POST /v1/ids` waits for the window.
+const IDS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What the requests need.
+#[derive(Clone)]
+pub struct Api {
+    /// Where the lease stands.
+    pub board: StatusBoard,
+    /// Its page.
+    pub window: Window,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// All routes.
+pub fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1/lease", get(lease))
+        .route("/v1/ids", post(make_ids))
+        .route("/v1/ids/{id}", get(take_apart))
+        .route("/v1/generators/{name}", put(assign))
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .fallback(|| async { Failure::new(StatusCode::NOT_FOUND, "NotFound", "there is no such path") })
+        .method_not_allowed_fallback(|| async {
+            Failure::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", "the path has another method")
+        })
+        .layer(middleware::from_fn(bound_body))
+        .with_state(api)
+}
+
+/// Why a request was not served, as JSON: `{"error":{"reason":...,"message":...}}`.
+#[derive(Debug)]
+struct Failure {
+    status: StatusCode,
+    reason: &'static str,
+    message: String,
+    earliest_expiry: Option<u64>,
+}
+
+impl Failure {
+    fn new(status: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { status, reason, message: message.into(), earliest_expiry: None }
+    }
+
+    /// There is no page now; the status says why.
+    fn no_page(status: &Status) -> Self {
+        let reason = match status.state {
+            LeaseState::Exhausted => "Exhausted",
+            LeaseState::Refused => "Refused",
+            LeaseState::Blocked => "Blocked",
+            LeaseState::Closing | LeaseState::Stopped => "Closing",
+            LeaseState::Starting | LeaseState::Seeking | LeaseState::Held => "NoSlot",
+        };
+        let failure = Self::new(StatusCode::SERVICE_UNAVAILABLE, reason, status.message.clone());
+        Self { earliest_expiry: status.earliest_expiry, ..failure }
+    }
+}
+
+impl From<cosid_id::Error> for Failure {
+    fn from(error: cosid_id::Error) -> Self {
+        let message = error.to_string();
+        match error {
+            cosid_id::Error::BadGeneratorName { .. } => Self::new(StatusCode::BAD_REQUEST, "BadName", message),
+            cosid_id::Error::CellsUsedUp { .. } => Self::new(StatusCode::CONFLICT, "TooManyGenerators", message),
+            cosid_id::Error::PageClosed { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Closing", message),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Page", message),
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        #[derive(Serialize)]
+        struct Body {
+            error: Reason,
+        }
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Reason {
+            reason: &'static str,
+            message: String,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            earliest_expiry: Option<u64>,
+        }
+        let Self { status, reason, message, earliest_expiry } = self;
+        (status, Json(Body { error: Reason { reason, message, earliest_expiry } })).into_response()
+    }
+}
+
+/// Reads and drops a request's body, none of which is used, within bounds of size and time.
+async fn bound_body(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = Limited::new(body, MOST_BODY_BYTES).collect();
+    match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(_)) => next.run(Request::from_parts(parts, Body::empty())).await,
+        Ok(Err(_)) => {
+            let message = format!("a request's body has at most {MOST_BODY_BYTES} bytes");
+            let failure = Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "BodyTooLarge", message);
+            // What is left of the body is not read: the connection can't be used again.
+            ([(header::CONNECTION, "close")], failure).into_response()
+        }
+        Err(_) => Failure::new(StatusCode::REQUEST_TIMEOUT, "BodyTooSlow", "the body took too long").into_response(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct LeaseQuery {
+    #[serde(default)]
+    watch: bool,
+    pool: Option<String>,
+}
+
+async fn lease(
+    State(api): State<Api>,
+    query: Result<Query<LeaseQuery>, QueryRejection>,
+) -> Result<Response, Failure> {
+    let Query(query) = query.map_err(bad_query)?;
+    let status = api.board.now();
+    if let Some(pool) = query.pool.filter(|pool| !names(&status.pool, pool)) {
+        let message = format!("this agent keeps a slot of pool {}, not of {pool}", status.pool);
+        return Err(Failure::new(StatusCode::NOT_FOUND, "OtherPool", message));
+    }
+    if query.watch {
+        return Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], changes(api.board.watch())).into_response());
+    }
+    Ok(Json(status).into_response())
+}
+
+/// Whether a pool's full name is meant by `asked`, with or without its namespace.
+fn names(full: &str, asked: &str) -> bool {
+    full == asked || full.split_once('/').is_some_and(|(_, name)| name == asked)
+}
+
+/// A JSON line now, and one for each change until the agent has stopped. A slow reader gets the newest state, not all.
+fn changes(receiver: watch::Receiver<Status>) -> Body {
+    let lines = futures::stream::unfold(Some((receiver, true)), |state| async move {
+        let (mut receiver, first) = state?;
+        if !first {
+            receiver.changed().await.ok()?;
+        }
+        let status = receiver.borrow_and_update().clone();
+        let mut line = serde_json::to_vec(&status).ok()?;
+        line.push(b'\n');
+        let more = status.state != LeaseState::Stopped;
+        Some((Ok::<_, std::convert::Infallible>(line), more.then_some((receiver, false))))
+    });
+    Body::from_stream(lines)
+}
+
+#[derive(Debug, Deserialize)]
+struct IdsQuery {
+    generator: String,
+    #[serde(default = "one")]
+    count: usize,
+}
+
+fn one() -> usize {
+    1
+}
+
+/// Both forms of each ID: a number above 2^53 does not survive JavaScript.
+#[derive(Debug, Serialize)]
+struct Ids {
+    ids: Vec<u64>,
+    strings: Vec<String>,
+}
+
+async fn make_ids(
+    State(api): State<Api>,
+    query: Result<Query<IdsQuery>, QueryRejection>,
+) -> Result<Json<Ids>, Failure> {
+    let Query(IdsQuery { generator, count }) = query.map_err(bad_query)?;
+    if !(1..=MAX_BATCH).contains(&count) {
+        let message = format!("count is {count}; ask for 1 to {MAX_BATCH}");
+        return Err(Failure::new(StatusCode::BAD_REQUEST, "BadCount", message));
+    }
+    let made = api.window.generator(&generator)?;
+    let Some(source) = made else { return Err(Failure::no_page(&api.board.now())) };
+    let mut ids = vec![0; count];
+    let deadline = tokio::time::Instant::now() + IDS_TIMEOUT;
+    let mut filled = 0;
+    while filled < count {
+        match source.try_fill(&mut ids[filled..]) {
+            Ok(more) => filled += more,
+            Err(NextError::SlotLost) => return Err(Failure::no_page(&api.board.now())),
+            Err(NextError::Wait(wait)) if tokio::time::Instant::now() < deadline => {
+                // The ceiling may move at any time; a tick ends within its milliseconds.
+                let pause = wait.remaining().unwrap_or(Duration::from_millis(20)).min(Duration::from_millis(20));
+                tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
+            }
+            Err(error) => {
+                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Window", error.to_string()));
+            }
+        }
+    }
+    api.metrics.ids(count);
+    let strings = ids.iter().map(u64::to_string).collect();
+    Ok(Json(Ids { ids, strings }))
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Apart {
+    id: u64,
+    string: String,
+    timestamp: u64,
+    slot: u32,
+    sequence: u32,
+}
+
+async fn take_apart(State(api): State<Api>, Path(text): Path<String>) -> Result<Json<Apart>, Failure> {
+    let bad = |error: cosid_id::Error| Failure::new(StatusCode::BAD_REQUEST, "BadId", error.to_string());
+    let id: Id = text.parse().map_err(bad)?;
+    let Some(layout) = api.window.layout() else { return Err(Failure::no_page(&api.board.now())) };
+    let parts: IdParts = layout.decompose(id).map_err(bad)?;
+    Ok(Json(Apart {
+        id: id.get(),
+        string: id.to_string(),
+        timestamp: parts.timestamp(),
+        slot: parts.slot(),
+        sequence: parts.sequence(),
+    }))
+}
+
+async fn assign(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Failure> {
+    match api.window.assign(&name)? {
+        Some(assigned) => Ok(Json(assigned).into_response()),
+        None => Err(Failure::no_page(&api.board.now())),
+    }
+}
+
+async fn ready(State(api): State<Api>) -> Result<String, Failure> {
+    let status = api.board.now();
+    match status.state {
+        LeaseState::Held => Ok(format!("{}\n", status.message)),
+        _ => Err(Failure::no_page(&status)),
+    }
+}
+
+async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
+    let status = api.board.now();
+    let text = api
+        .metrics
+        .text(&status)
+        .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Metrics", error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response())
+}
+
+fn bad_query(rejection: QueryRejection) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, "BadQuery", rejection.body_text())
+}

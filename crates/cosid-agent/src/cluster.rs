@@ -1,0 +1,91 @@
+//! The way to the cluster, and the pool in it.
+
+use std::time::Duration;
+
+use cosid_id::Layout;
+use cosid_kube::clock::ApiClock;
+use cosid_kube::config::{self, ClusterOptions};
+use cosid_kube::{KubeStore, find_pool, transport};
+use kube::Client;
+
+use crate::args::Args;
+use crate::error::Error;
+use crate::status::StatusBoard;
+
+/// The longest that any call may take. The keeper sets each of its own a shorter deadline, by the lease's length.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The longest pause between two looks for a pool.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// A client, and where it works.
+pub struct Connection {
+    client: Client,
+    clock: ApiClock,
+    namespace: String,
+}
+
+/// Reads the configuration. Connects to nothing yet, so that a cluster which is away is no error.
+///
+/// # Errors
+/// [`Error::Cluster`] where there is no configuration, or none that can be used.
+pub async fn connect(args: &Args) -> Result<Connection, Error> {
+    let options = ClusterOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
+    let config = config::load(&options).await?;
+    let clock = ApiClock::default();
+    let client = transport::client(&config, DEADLINE, clock.clone())?;
+    let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    Ok(Connection { client, clock, namespace })
+}
+
+impl Connection {
+    /// The namespace of pools that are named without one.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A pool's name with its namespace.
+    pub fn full_name(&self, pool: &str) -> String {
+        if pool.contains('/') { pool.to_owned() } else { format!("{}/{pool}", self.namespace) }
+    }
+
+    /// The namespace's only pool, else the one named `default`. Looks until there is one.
+    pub async fn find_pool(&self, board: &StatusBoard) -> String {
+        let mut pause = Duration::from_millis(100);
+        let mut told = String::new();
+        loop {
+            let why = match find_pool(&self.client, &self.namespace, None).await {
+                Ok((namespace, name)) => return format!("{namespace}/{name}"),
+                Err(error) => error.to_string(),
+            };
+            if why != told {
+                tracing::warn!("{why}; trying on");
+                board.looking(&why);
+                told = why;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The store of a pool, by its full name.
+    pub fn store(&self, full_name: &str, pod_uid: Option<String>) -> KubeStore {
+        let (namespace, name) = full_name.split_once('/').unwrap_or((&self.namespace, full_name));
+        KubeStore::new(self.client.clone(), self.clock.clone(), namespace, name, pod_uid)
+    }
+}
+
+/// The layout of a pool that was loaded; `None` before, or where its layout makes no sense here.
+pub fn layout(store: &KubeStore) -> Option<Layout> {
+    let pool = store.pool()?;
+    let field = |value: i32| u8::try_from(value).ok();
+    let layout = &pool.spec.layout;
+    let built = Layout::builder()
+        .timestamp_bits(field(layout.timestamp_bits)?)
+        .slot_bits(field(pool.spec.bits)?)
+        .sequence_bits(field(layout.sequence_bits)?)
+        .unit_ms(u32::try_from(layout.unit_milliseconds).ok()?)
+        .epoch_ms(u64::try_from(layout.epoch).ok()?)
+        .build();
+    built.inspect_err(|error| tracing::error!("pool {}: its layout can't be used: {error}", store.name())).ok()
+}

@@ -1,0 +1,257 @@
+//! A store in this machine's memory: for a laptop, with no cluster.
+//!
+//! All agents of one user share a file on a memory file system, so that two of them never have the same slot, and a
+//! killed agent's slot is taken over as in a cluster. Each change is made under a file lock and replaces the file as a
+//! whole, so that an agent that dies at any moment leaves the old state or the new. A reboot forgets the slots: the
+//! next pool's first floor is the time at which it is made, which is above all IDs made before unless the host's clock
+//! went back over the reboot. For more, there is a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use cosid_id::Layout;
+use cosid_lease::{
+    Entry, Millis, Pool, PoolState, Record, Slot, SlotState, SlotStore, StoreError, StoreTime, Terms, View,
+};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::host_now;
+use crate::directory::replace;
+use crate::error::Error;
+
+/// The tolerance of pools in memory, ms: all agents share one clock, so that the default is plenty.
+const TOLERANCE: Millis = 1_000;
+
+/// A pool in this machine's memory.
+#[derive(Debug)]
+pub struct LocalStore {
+    path: PathBuf,
+    lock: PathBuf,
+    pool: Pool,
+    /// The first floor of a pool that is made now, Unix ms.
+    origin: Millis,
+}
+
+/// The file's text.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Slots {
+    /// The floor of a slot that has no record yet, Unix ms.
+    origin: Millis,
+    /// The pool's terms and layout as its first agent made them.
+    terms: Terms,
+    layout: Layout,
+    slots: BTreeMap<Slot, Versioned>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Versioned {
+    version: u64,
+    record: Record,
+}
+
+impl LocalStore {
+    /// The pool of that name in `directory`, which is made where it is missing, as is the pool.
+    ///
+    /// # Errors
+    /// [`Error::NotPrivate`], [`Error::Io`]; [`Error::CorruptStore`] for a file that can't be read, which is left as it
+    /// is.
+    pub fn open(directory: &Path, name: &str, ttl: Millis) -> Result<Self, Error> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(Error::io("can't make the directory", directory))?;
+        let metadata = fs::symlink_metadata(directory).map_err(Error::io("can't read", directory))?;
+        let private = metadata.is_dir()
+            && metadata.uid() == rustix::process::geteuid().as_raw()
+            && metadata.mode() & 0o022 == 0;
+        if !private {
+            return Err(Error::NotPrivate { directory: directory.into() });
+        }
+        // A pool's name has a slash where it has a namespace.
+        let file = name.replace('/', "@");
+        let bits = Layout::MILLISECOND.slot_bits();
+        let pool = Pool {
+            name: name.into(),
+            bits,
+            first: 0,
+            last: (1 << bits) - 1,
+            withheld: BTreeSet::new(),
+            terms: Terms { ttl, tolerance: TOLERANCE },
+            state: PoolState::Ready,
+        };
+        let store = Self {
+            path: directory.join(format!("{file}.slots")),
+            lock: directory.join(format!("{file}.lock")),
+            pool,
+            origin: host_now(),
+        };
+        store.change(|_| Ok(())).map_err(|error| match error {
+            StoreError::Refused(why) => Error::CorruptStore { path: store.path.clone(), why },
+            other => Error::io("can't open", &store.path)(std::io::Error::other(other)),
+        })?;
+        Ok(store)
+    }
+
+    /// The layout of the pool's IDs.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        Layout::MILLISECOND
+    }
+
+    /// Reads under the lock.
+    fn look(&self) -> Result<Slots, StoreError> {
+        let _lock = self.locked()?;
+        self.read_file()
+    }
+
+    /// Reads, changes and replaces under the lock.
+    fn change<T>(&self, change: impl FnOnce(&mut Slots) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let _lock = self.locked()?;
+        let mut slots = self.read_file()?;
+        let result = change(&mut slots)?;
+        let text = serde_json::to_vec(&slots).map_err(|error| StoreError::Refused(error.to_string()))?;
+        replace(&self.path, &text).map_err(|error| StoreError::Unknown(error.to_string()))?;
+        Ok(result)
+    }
+
+    fn locked(&self) -> Result<File, StoreError> {
+        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.lock);
+        let file = open.map_err(|error| StoreError::Unknown(format!("{}: {error}", self.lock.display())))?;
+        // Held for microseconds by whoever has it, and let go when a process ends.
+        flock(&file, FlockOperation::LockExclusive)
+            .map_err(|error| StoreError::Unknown(format!("{}: {error}", self.lock.display())))?;
+        Ok(file)
+    }
+
+    fn read_file(&self) -> Result<Slots, StoreError> {
+        match fs::read(&self.path) {
+            Ok(text) => serde_json::from_slice(&text).map_err(|error| StoreError::Refused(error.to_string())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Slots {
+                origin: self.origin,
+                terms: self.pool.terms,
+                layout: self.layout(),
+                slots: BTreeMap::new(),
+            }),
+            Err(error) => Err(StoreError::Unknown(format!("{}: {error}", self.path.display()))),
+        }
+    }
+
+    fn entry(slots: &Slots, slot: Slot) -> Entry<u64> {
+        let (version, record) = slots.slots.get(&slot).map_or_else(
+            || (0, Record::open(0, slots.origin)),
+            |found| (found.version, found.record.clone()),
+        );
+        Entry { slot, version, state: SlotState::Open(record) }
+    }
+}
+
+impl SlotStore for LocalStore {
+    type Version = u64;
+
+    async fn load(&self) -> Result<View<u64>, StoreError> {
+        let slots = self.look()?;
+        let pool = Pool { terms: slots.terms, ..self.pool.clone() };
+        let entries = (pool.first..=pool.last).map(|slot| Self::entry(&slots, slot)).collect();
+        Ok(View { pool, entries })
+    }
+
+    async fn read(&self, slot: Slot) -> Result<Option<Entry<u64>>, StoreError> {
+        let slots = self.look()?;
+        Ok(self.pool.allows(slot).then(|| Self::entry(&slots, slot)))
+    }
+
+    async fn write(&self, slot: Slot, version: &u64, record: &Record) -> Result<u64, StoreError> {
+        self.change(|slots| {
+            if Self::entry(slots, slot).version != *version {
+                return Err(StoreError::Conflict);
+            }
+            let version = version + 1;
+            slots.slots.insert(slot, Versioned { version, record: record.clone() });
+            Ok(version)
+        })
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        let now = host_now();
+        Some(StoreTime { earliest: now, latest: now })
+    }
+}
+
+/// Where the agents of this user share their pools if nobody says otherwise.
+///
+/// # Errors
+/// [`Error::NoDefault`] on a machine without a memory file system in the usual places.
+pub fn default_directory() -> Result<PathBuf, Error> {
+    if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        return Ok(PathBuf::from(runtime).join("cosid-store"));
+    }
+    let shm = Path::new("/dev/shm");
+    if shm.is_dir() {
+        return Ok(shm.join(format!("cosid-{}", rustix::process::geteuid().as_raw())));
+    }
+    Err(Error::NoDefault { what: "the store's directory", option: "--store-dir" })
+}
+
+#[cfg(test)]
+mod tests {
+    use cosid_lease::algebra;
+    use cosid_lease::Owner;
+
+    use super::*;
+
+    fn open(directory: &Path) -> LocalStore {
+        LocalStore::open(directory, "default/local", 30_000).unwrap()
+    }
+
+    #[test]
+    fn two_agents_see_one_pool_and_the_slower_write_loses() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("store");
+        let (a, b) = (open(&dir), open(&dir));
+        let free = pollster::block_on(a.read(5)).unwrap().unwrap();
+        let record = free.state.record().unwrap();
+        let taken = |key: &str| {
+            algebra::acquire(record, &Owner::new(key), host_now(), Terms { ttl: 30_000, tolerance: 1_000 }).unwrap()
+        };
+        assert_eq!(pollster::block_on(a.write(5, &free.version, &taken("a"))), Ok(1));
+        assert_eq!(pollster::block_on(b.write(5, &free.version, &taken("b"))), Err(StoreError::Conflict));
+        let seen = pollster::block_on(b.load()).unwrap();
+        assert_eq!(seen.entries[5].state.record().unwrap().holding().unwrap().owner.key, "a");
+        assert_eq!(seen.entries.len(), 1024);
+    }
+
+    #[test]
+    fn a_new_pools_floor_is_the_time_it_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let before = host_now();
+        let store = open(&dir.path().join("store"));
+        let floor = pollster::block_on(store.read(0)).unwrap().unwrap().state.record().unwrap().next_floor;
+        assert!((before..=host_now()).contains(&floor));
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_read_is_refused_by_name_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("store");
+        drop(open(&dir));
+        let path = dir.join("default@local.slots");
+        fs::write(&path, "{\"origin\":").unwrap();
+        let error = LocalStore::open(&dir, "default/local", 30_000).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()) && error.contains("move it away"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"origin\":");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let error = LocalStore::open(dir.path(), "default/local", 30_000).unwrap_err();
+        assert!(matches!(error, Error::NotPrivate { .. }), "{error}");
+    }
+}

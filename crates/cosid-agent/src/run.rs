@@ -1,0 +1,212 @@
+//! Puts the parts together and runs them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cosid_id::Layout;
+use cosid_kube::drive::{self, Command as KeeperCommand};
+use cosid_lease::keeper::Expect;
+use cosid_lease::{Keeper, KeeperConfig, Now, Owner, SlotStore};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tracing_subscriber::EnvFilter;
+
+use crate::api::{Api, router};
+use crate::args::{Args, Command, LogFormat, StoreKind};
+use crate::clock::host_now;
+use crate::cluster;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::health;
+use crate::local::{self, LocalStore};
+use crate::metrics::Metrics;
+use crate::serve::serve;
+use crate::status::StatusBoard;
+use crate::tenant::AgentTenant;
+use crate::window::{Resumable, Window};
+
+/// Runs an agent until it is told to stop, or answers its subcommand. Blocks.
+///
+/// # Errors
+/// [`Error`], before it serves. The cluster is no reason to end.
+pub fn run(args: Args) -> Result<(), Error> {
+    let socket = socket_path(&args)?;
+    if let Some(Command::Health { ready }) = args.command {
+        println!("{}", health::check(&socket, ready)?);
+        return Ok(());
+    }
+    start_log(&args)?;
+    let directory = Directory::claim(&socket)?;
+    // One thread is plenty for a lease and some requests, and costs the least memory.
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
+    runtime.block_on(agent(args, directory))
+}
+
+/// What every kind of store's agent shares.
+struct Agent {
+    args: Args,
+    key: String,
+    board: StatusBoard,
+    window: Window,
+    metrics: Metrics,
+}
+
+async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
+    let key = key(&args);
+    let board = StatusBoard::new(&key);
+    let window = Window::new(directory.path(), board.clone());
+    let metrics = Metrics::default();
+    let stop = stop_signals()?;
+    let agent = Agent { args, key, board: board.clone(), window: window.clone(), metrics: metrics.clone() };
+    let app = router(Api { board: board.clone(), window, metrics });
+    let server = tokio::spawn(serve(directory.listen()?, app));
+    let result = match agent.args.store {
+        StoreKind::Memory => agent.keep_local(stop).await,
+        StoreKind::Kubernetes => agent.keep_in_cluster(stop).await,
+    };
+    board.stopped();
+    directory.unlink_socket();
+    server.abort();
+    result
+}
+
+impl Agent {
+    async fn keep_local(self, stop: mpsc::Receiver<KeeperCommand>) -> Result<(), Error> {
+        let name = match self.args.pool.as_deref() {
+            Some(pool) if pool.contains('/') => pool.to_owned(),
+            Some(pool) => format!("local/{pool}"),
+            None => "local/default".to_owned(),
+        };
+        let directory = match &self.args.store_dir {
+            Some(directory) => directory.clone(),
+            None => local::default_directory()?,
+        };
+        let store = LocalStore::open(&directory, &name, u64::from(self.args.memory_ttl) * 1000)?;
+        tracing::warn!(
+            "slots are kept in this machine's memory ({}): fine for a laptop; a reboot forgets them",
+            directory.display()
+        );
+        let resumable = self.window.resume(&self.key, Some(&name))?;
+        self.board.found_pool(&name);
+        let layout = store.layout();
+        self.keep(&name, Arc::new(store), move || Some(layout), resumable, stop).await
+    }
+
+    async fn keep_in_cluster(self, mut stop: mpsc::Receiver<KeeperCommand>) -> Result<(), Error> {
+        let connection = cluster::connect(&self.args)?;
+        let asked = self.args.pool.as_deref().map(|pool| connection.full_name(pool));
+        let resumable = self.window.resume(&self.key, asked.as_deref())?;
+        let name = match (&resumable, asked) {
+            (Some(resumable), _) => resumable.pool.clone(),
+            (None, Some(asked)) => asked,
+            (None, None) => tokio::select! {
+                found = connection.find_pool(&self.board) => found,
+                _ = stop.recv() => return Ok(()),
+            },
+        };
+        self.board.found_pool(&name);
+        let store = Arc::new(connection.store(&name, self.args.pod_uid.clone()));
+        let layout = {
+            let store = Arc::clone(&store);
+            move || cluster::layout(&store)
+        };
+        self.keep(&name, store, layout, resumable, stop).await
+    }
+
+    async fn keep<S: SlotStore + 'static>(
+        self,
+        pool: &str,
+        store: Arc<S>,
+        layout: impl Fn() -> Option<Layout> + Send,
+        resumable: Option<Resumable>,
+        stop: mpsc::Receiver<KeeperCommand>,
+    ) -> Result<(), Error> {
+        let pod = self.key.rsplit('/').next().unwrap_or_default();
+        let config = KeeperConfig {
+            preference: self.args.slot.preference(self.args.pod_name.as_deref().unwrap_or(pod))?,
+            acquire_timeout: self.args.acquire_timeout,
+            expect: Expect { bits: self.args.bits, tolerance: self.args.tolerance },
+            ..KeeperConfig::new(match &resumable {
+                Some(resumable) => resumable.binding.holding.owner.clone(),
+                None => Owner::new(self.key.clone()),
+            })
+        };
+        let now = {
+            let store = Arc::clone(&store);
+            move || Now { mono: cosid_kube::monotonic(), host: host_now(), store: store.now() }
+        };
+        let keeper = match resumable {
+            Some(resumable) => Keeper::resume(config, resumable.binding, now()),
+            None => Keeper::new(config, now()),
+        };
+        let tenant = AgentTenant {
+            pool: pool.into(),
+            layout,
+            window: self.window,
+            board: self.board,
+            metrics: self.metrics,
+        };
+        drive::drive(keeper, store, now, tenant, stop).await;
+        Ok(())
+    }
+}
+
+fn socket_path(args: &Args) -> Result<PathBuf, Error> {
+    if let Some(socket) = &args.socket {
+        return Ok(socket.clone());
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    let runtime = runtime.ok_or(Error::NoDefault { what: "the socket", option: "--socket or COSID_SOCKET" })?;
+    Ok(PathBuf::from(runtime).join("cosid/agent.sock"))
+}
+
+/// `NAMESPACE/POD` as the downward API gives them, else with the host's name.
+fn key(args: &Args) -> String {
+    if let Some(key) = &args.key {
+        return key.clone();
+    }
+    let namespace = args.namespace.as_deref().unwrap_or("default");
+    let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{namespace}/{}", args.pod_name.clone().unwrap_or_else(host))
+}
+
+/// SIGTERM and SIGINT ask for an orderly end; the second one ends at once.
+fn stop_signals() -> Result<mpsc::Receiver<KeeperCommand>, Error> {
+    let (sender, receiver) = mpsc::channel(1);
+    let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
+    tokio::spawn(async move {
+        for nth in 1.. {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if nth > 1 {
+                tracing::warn!("a second signal: ending at once; the lease expires by itself");
+                std::process::exit(1);
+            }
+            tracing::info!("closing the page and releasing the slot");
+            // The receiver is gone only when the agent is ending anyway.
+            let _ = sender.send(KeeperCommand::Stop).await;
+        }
+    });
+    Ok(receiver)
+}
+
+fn start_log(args: &Args) -> Result<(), Error> {
+    let filter = EnvFilter::try_new(&args.log).map_err(|_| Error::BadValue {
+        option: "--log",
+        value: args.log.clone(),
+        allowed: "error, warn, info, debug, trace, or a filter such as cosid_agent=debug",
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Json => log.json().init(),
+        LogFormat::Text => {
+            use std::io::IsTerminal;
+            log.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
+        }
+    }
+    Ok(())
+}

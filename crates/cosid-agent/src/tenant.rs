@@ -1,0 +1,55 @@
+//! Does what the keeper says with the page, and tells people.
+
+use cosid_id::Layout;
+use cosid_kube::drive::Tenant;
+use cosid_lease::keeper::Binding;
+use cosid_lease::{LossReason, Millis, Report};
+
+use crate::metrics::Metrics;
+use crate::status::StatusBoard;
+use crate::window::Window;
+
+/// The agent's side of a lease.
+pub struct AgentTenant<L> {
+    /// The pool's name.
+    pub pool: String,
+    /// Gives the pool's layout once the pool was loaded.
+    pub layout: L,
+    /// The page.
+    pub window: Window,
+    /// Where apps see the lease.
+    pub board: StatusBoard,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+impl<L: Fn() -> Option<Layout> + Send> Tenant for AgentTenant<L> {
+    fn hold(&mut self, binding: Binding) {
+        // A slot is acquired only from a pool that was loaded.
+        let layout = (self.layout)().unwrap_or(Layout::MILLISECOND);
+        self.window.hold(&self.pool, layout, binding);
+    }
+
+    fn extend(&mut self, ceiling: Millis, expires_at: Millis) {
+        self.window.extend(ceiling, expires_at);
+    }
+
+    fn close(&mut self) -> Millis {
+        self.window.close()
+    }
+
+    fn report(&mut self, report: Report) {
+        self.board.reported(&report);
+        self.metrics.reported(&report);
+        match &report {
+            Report::Renewed { .. } => tracing::debug!("{report}"),
+            Report::Acquired { .. } | Report::Resumed { .. } | Report::Released { .. } => {
+                tracing::info!("{report}");
+            }
+            Report::Lost { reason: LossReason::Corrupt(_), .. } | Report::AcquireTimedOut { .. } => {
+                tracing::error!("{report}");
+            }
+            _ => tracing::warn!("{report}"),
+        }
+    }
+}

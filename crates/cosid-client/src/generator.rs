@@ -1,0 +1,275 @@
+//! Making IDs, on whichever page the agent has now.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, Guard};
+use cosid_id::{Generator as Issuer, Id, Layout, MAX_BATCH, NextError, Wait};
+
+use crate::client::Agent;
+use crate::error::Error;
+use crate::seat::Seat;
+
+/// One request to the agent waits no longer than this; after that a fresh connection is tried.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// The agent is asked again after this, doubling to the longest.
+const FIRST_NAP: Duration = Duration::from_millis(5);
+const LONGEST_NAP: Duration = Duration::from_millis(100);
+/// How often a thread looks whether another one has found the new page.
+const FOLLOWER_NAP: Duration = Duration::from_millis(1);
+/// A window that is not moved on for this long may belong to an agent that has gone without closing its page.
+const ASK_AFTER: Duration = Duration::from_millis(500);
+
+/// Makes the IDs of one name. Cheap to clone; clones, and generators that the same client gave out for the same
+/// name, share everything. Threads may share one, and a process may fork at any time.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    named: Arc<Named>,
+    timeout: Duration,
+}
+
+impl Generator {
+    pub(crate) fn new(named: Arc<Named>, timeout: Duration) -> Self {
+        Self { named, timeout }
+    }
+
+    /// The same generator, which waits for at most `timeout` where it waits; with zero only if it need not wait.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The next ID. Does not block as long as there is one; else it waits (asleep) for at most the timeout, and
+    /// moves to the agent's next page if the slot is lost: one thread asks, the others follow it.
+    ///
+    /// ```no_run
+    /// let orders = cosid_client::Client::connect()?.generator("orders")?;
+    /// println!("{}", orders.next_id()?);
+    /// # Ok::<(), cosid_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotYet`] if the window or the clock did not allow one in time; [`Error::Impossible`] if it never
+    /// will. After a loss what the agent said: [`Error::Exhausted`], [`Error::Refused`], [`Error::Closing`] at
+    /// once, [`Error::NoSlot`], [`Error::AgentAbsent`] or [`Error::SlotLost`] when the time is over, and those
+    /// of [`Client::generator`](crate::Client::generator).
+    #[inline]
+    pub fn next_id(&self) -> Result<Id, Error> {
+        match self.try_next_id() {
+            Ok(id) => Ok(id),
+            Err(_) => self.named.wait_for_id(&Bound::new(self.timeout)),
+        }
+    }
+
+    /// The next ID, if there is one now. Never blocks and asks nobody.
+    ///
+    /// # Errors
+    /// [`NextError::Wait`] says for what to wait and, if known, how long; [`NextError::SlotLost`] that
+    /// [`Generator::reconnect`] or [`Generator::next_id`] is needed, by any one thread.
+    #[inline]
+    pub fn try_next_id(&self) -> Result<Id, NextError> {
+        self.named.current.load().try_next()
+    }
+
+    /// Fills a whole buffer of 1 to [`MAX_BATCH`] places, with one atomic operation for each millisecond it
+    /// needs. In order, but not always without gaps. Blocks as [`Generator::next_id`], for at most the timeout
+    /// in all.
+    ///
+    /// ```no_run
+    /// let orders = cosid_client::Client::connect()?.generator("orders")?;
+    /// let mut ids = [0; 1_000];
+    /// orders.next_ids(&mut ids)?;
+    /// # Ok::<(), cosid_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Generator::next_id`], and [`Error::Impossible`] for a buffer of another size. What the buffer
+    /// then holds must not be used: which places were filled is not told.
+    pub fn next_ids(&self, ids: &mut [u64]) -> Result<(), Error> {
+        if ids.is_empty() || ids.len() > MAX_BATCH {
+            return Err(NextError::BadCount { count: ids.len(), max: MAX_BATCH }.into());
+        }
+        let bound = Bound::new(self.timeout);
+        let mut filled = 0;
+        while filled < ids.len() {
+            let rest = &mut ids[filled..];
+            filled += match self.named.current.load().try_fill(rest) {
+                Ok(count) => count,
+                Err(_) => {
+                    rest[0] = self.named.wait_for_id(&bound)?.get();
+                    1
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Moves to the agent's next page if the slot is lost; if it is not, this does nothing. Only programs that
+    /// make IDs with [`Generator::try_next_id`] alone need it. Blocks for at most the timeout.
+    ///
+    /// # Errors
+    /// As [`Generator::next_id`] after a loss.
+    pub fn reconnect(&self) -> Result<(), Error> {
+        let current = self.named.current.load();
+        if current.page().is_closed() {
+            self.named.move_on(&current, &Bound::new(self.timeout))?;
+        }
+        Ok(())
+    }
+
+    /// The generator's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.named.name
+    }
+
+    /// The layout of its IDs, to take them apart.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.named.current.load().page().header().layout
+    }
+
+    /// The slot that it makes IDs with now; it can change with every loss.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        self.named.current.load().page().header().slot
+    }
+}
+
+/// What all generators of a name share.
+#[derive(Debug)]
+pub(crate) struct Named {
+    agent: Arc<Agent>,
+    name: String,
+    /// Replaced at each loss. What it replaced is unmapped when the last reader is done with it.
+    current: ArcSwap<Issuer>,
+    /// Who asks the agent.
+    seat: Seat,
+}
+
+impl Named {
+    /// Asks the agent until it has a slot, for as long as the bound allows.
+    pub(crate) fn find(agent: Arc<Agent>, name: &str, timeout: Duration) -> Result<Self, Error> {
+        let placed = ask(&Bound::new(timeout), |timeout| agent.issuer(&agent.place(name, timeout)?))?;
+        let current = ArcSwap::from_pointee(placed);
+        Ok(Self { agent, name: name.to_owned(), current, seat: Seat::default() })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// An ID within the bound, on this page or the next.
+    #[cold]
+    fn wait_for_id(&self, bound: &Bound) -> Result<Id, Error> {
+        loop {
+            let current = self.current.load();
+            let wait = match current.next(bound.left().min(ASK_AFTER)) {
+                Ok(id) => return Ok(id),
+                Err(NextError::SlotLost) => {
+                    self.move_on(&current, bound)?;
+                    continue;
+                }
+                Err(NextError::Wait(wait)) => wait,
+                Err(error) => return Err(error.into()),
+            };
+            if bound.left().is_zero() {
+                return Err(Error::NotYet(wait));
+            }
+            if matches!(wait, Wait::AboveCeiling { .. }) {
+                self.look_for_other_page(&current, bound);
+            }
+        }
+    }
+
+    /// Returns when the current page is another than the lost one. One thread asks, the others wait for it; if
+    /// it gives up, the next one asks.
+    fn move_on(&self, lost: &Guard<Arc<Issuer>>, bound: &Bound) -> Result<(), Error> {
+        while !self.has_left(lost) {
+            if let Some(_seated) = self.seat.take() {
+                // The one who sat here before may have found it since this thread looked.
+                if self.has_left(lost) {
+                    return Ok(());
+                }
+                let next = ask(bound, |timeout| match self.other_issuer(lost, timeout)? {
+                    Some(next) => Ok(next),
+                    None => Err(Error::SlotLost { waited: bound.elapsed() }),
+                })?;
+                self.current.store(Arc::new(next));
+                return Ok(());
+            }
+            if bound.left().is_zero() {
+                return Err(Error::SlotLost { waited: bound.timeout });
+            }
+            thread::sleep(FOLLOWER_NAP);
+        }
+        Ok(())
+    }
+
+    /// For an open page whose window stands still: asks once, if nobody does, whether the agent has another. An
+    /// agent that cannot be asked changes nothing: the caller goes on waiting for the window.
+    fn look_for_other_page(&self, current: &Guard<Arc<Issuer>>, bound: &Bound) {
+        let Some(_seated) = self.seat.take() else { return };
+        if self.has_left(current) {
+            return;
+        }
+        if let Ok(Some(next)) = self.other_issuer(current, bound.left().min(ASK_AFTER)) {
+            self.current.store(Arc::new(next));
+        }
+    }
+
+    fn has_left(&self, issuer: &Guard<Arc<Issuer>>) -> bool {
+        !Arc::ptr_eq(&self.current.load(), issuer)
+    }
+
+    /// Asks once. `None` as long as the agent tells of the same binding, or of one that has ended already.
+    fn other_issuer(&self, old: &Issuer, timeout: Duration) -> Result<Option<Issuer>, Error> {
+        let placement = self.agent.place(&self.name, timeout)?;
+        let header = old.page().header();
+        if (header.slot, header.fence) == (placement.slot, placement.fence) && header.pool == placement.pool {
+            return Ok(None);
+        }
+        let next = self.agent.issuer(&placement)?;
+        Ok((!next.page().is_closed()).then_some(next))
+    }
+}
+
+/// Tries until it works, fails for good, or the time is over; the last failure is then the answer.
+fn ask<T>(bound: &Bound, mut attempt: impl FnMut(Duration) -> Result<T, Error>) -> Result<T, Error> {
+    let mut nap = FIRST_NAP;
+    loop {
+        let error = match attempt(bound.left().min(REQUEST_TIMEOUT)) {
+            Err(error) if error.is_passing() => error,
+            outcome => return outcome,
+        };
+        // An attempt after the last possible nap could only say that it had no time.
+        if bound.left() <= nap {
+            return Err(error);
+        }
+        thread::sleep(nap);
+        nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+/// A call's time.
+#[derive(Debug)]
+struct Bound {
+    start: Instant,
+    timeout: Duration,
+}
+
+impl Bound {
+    fn new(timeout: Duration) -> Self {
+        Self { start: Instant::now(), timeout }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn left(&self) -> Duration {
+        self.timeout.saturating_sub(self.elapsed())
+    }
+}

@@ -1,0 +1,198 @@
+//! What can be wrong with a layout, an ID or a page.
+//!
+//! Why an ID could not be made *now* is another question, asked millions of times a second, and has a small
+//! type of its own: [`NextError`](crate::NextError).
+
+use std::io;
+use std::path::PathBuf;
+
+/// What is wrong with a layout, an ID, a name or a page, and what to do about it.
+///
+/// A variant for each thing a caller would treat differently.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A layout that cannot work.
+    #[error("the layout cannot work: {why}; give the pool another layout")]
+    BadLayout {
+        /// What does not fit, with the numbers.
+        why: String,
+    },
+    /// The slot does not fit into the layout's slot bits.
+    #[error("slot {slot} does not fit: the layout has slots 0 to {max}; use a wider layout or a lower slot")]
+    SlotTooLarge {
+        /// The slot given.
+        slot: u32,
+        /// The largest slot of the layout.
+        max: u32,
+    },
+    /// The sequence does not fit into the layout's sequence bits.
+    #[error("sequence {sequence} does not fit: the layout has sequences 0 to {max}")]
+    SequenceTooLarge {
+        /// The sequence given.
+        sequence: u32,
+        /// The largest sequence of the layout.
+        max: u32,
+    },
+    /// A timestamp before the layout's epoch.
+    #[error(
+        "timestamp {timestamp} is before the layout's epoch {epoch} (Unix ms); use a layout with an earlier epoch"
+    )]
+    BeforeEpoch {
+        /// Unix ms.
+        timestamp: u64,
+        /// Unix ms.
+        epoch: u64,
+    },
+    /// A timestamp past the last one that the layout's timestamp bits hold.
+    #[error(
+        "timestamp {timestamp} is past the layout's last one {last} (Unix ms); use a layout with a later epoch or more bits"
+    )]
+    PastLayout {
+        /// Unix ms.
+        timestamp: u64,
+        /// Unix ms, the last millisecond that the layout can say.
+        last: u64,
+    },
+    /// A text that is no decimal ID.
+    #[error("`{text}` is no ID: {why}; an ID is a decimal number from 0 to 9223372036854775807")]
+    BadId {
+        /// The text given, cut to a length that fits a log line.
+        text: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// An ID with more bits than the layout.
+    #[error("ID {id} has more than the layout's {bits} bits: it was made with another layout")]
+    IdTooWide {
+        /// The ID given.
+        id: u64,
+        /// The sum of the layout's bits.
+        bits: u8,
+    },
+    /// A pool's name that a page cannot hold.
+    #[error("the pool's name has {len} bytes: a page holds 1 to {max}; use a shorter name")]
+    BadPoolName {
+        /// Bytes of the name given.
+        len: usize,
+        /// Bytes that a page holds.
+        max: usize,
+    },
+    /// A generator's name that a page cannot hold.
+    #[error(
+        "`{name}` is no generator name: 1 to {max} letters, digits, `.`, `_` or `-`; rename the generator"
+    )]
+    BadGeneratorName {
+        /// The name given, cut to a length that fits a log line.
+        name: String,
+        /// Bytes that a cell holds.
+        max: usize,
+    },
+    /// All cells of the page belong to generators already.
+    #[error(
+        "all {cells} cells of the page are taken: `{name}` gets none; use fewer generator names in this pod"
+    )]
+    CellsUsedUp {
+        /// The generator that got none.
+        name: String,
+        /// Cells of a page.
+        cells: usize,
+    },
+    /// No generator lives in that cell.
+    #[error("cell {cell} of page {} belongs to no generator; ask the agent for the cell of your generator", path.display())]
+    NoSuchCell {
+        /// The cell asked for.
+        cell: usize,
+        /// The page.
+        path: PathBuf,
+    },
+    /// The cell holds a layout that this version does not know.
+    #[error("cell {cell} of page {} has a layout this program does not know; update the program", path.display())]
+    NewerCell {
+        /// The cell asked for.
+        cell: usize,
+        /// The page.
+        path: PathBuf,
+    },
+    /// The page was closed: its slot is lost or released, and it never comes back to life.
+    #[error("page {} is closed: its slot is gone; go on with the page of the next slot", path.display())]
+    PageClosed {
+        /// The page.
+        path: PathBuf,
+    },
+    /// There is a file at the page's path already. It is left alone: somebody may have it mapped.
+    #[error("{} exists already and is left alone; open it to resume, or give the new binding its own file name", path.display())]
+    PageExists {
+        /// The page.
+        path: PathBuf,
+    },
+    /// The disk (or the quota, or the file size limit) has no room for the page.
+    #[error("no room for page {} ({bytes} bytes): {source}; free space there or raise the volume's size limit", path.display())]
+    DiskFull {
+        /// The page.
+        path: PathBuf,
+        /// Bytes of a page.
+        bytes: u64,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused an operation on the page's file.
+    #[error("cannot {action} page {}: {source}; check that the path exists and that this user may write there", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The page.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is no window page; check the path", path.display())]
+    NotAPage {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The page has a version that this program does not know.
+    #[error("page {} has version {version}, this program knows up to {newest}; update the program", path.display())]
+    NewerPage {
+        /// The page.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The newest version known here.
+        newest: u32,
+    },
+    /// The file is shorter than a page.
+    #[error("page {} is cut short: {len} of {expected} bytes; remove it and restart the agent", path.display())]
+    Truncated {
+        /// The page.
+        path: PathBuf,
+        /// Bytes of the file.
+        len: u64,
+        /// Bytes of a page.
+        expected: u64,
+    },
+    /// The file is longer than a page.
+    #[error("page {} has {len} bytes instead of {expected}; remove it and restart the agent", path.display())]
+    WrongSize {
+        /// The page.
+        path: PathBuf,
+        /// Bytes of the file.
+        len: u64,
+        /// Bytes of a page.
+        expected: u64,
+    },
+    /// The header contradicts itself.
+    #[error("page {} is damaged ({what}); remove it and restart the agent", path.display())]
+    CorruptPage {
+        /// The page.
+        path: PathBuf,
+        /// The field that is wrong.
+        what: String,
+    },
+}
+
+/// The start of a text from outside, short enough for a log line.
+pub(crate) fn excerpt(text: &str) -> String {
+    text.chars().take(80).collect()
+}

@@ -1,0 +1,154 @@
+//! An ID as a number, and the three fields it is made of.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, excerpt};
+
+/// An ID: 63 bits, so that it fits every signed 64-bit column. Ordered as the number it is, which within one
+/// slot and generator is the order of issue.
+///
+/// ```
+/// use cosid_id::{Id, Layout};
+///
+/// let id: Id = "295913926632165376".parse()?;
+/// let parts = Layout::MILLISECOND.decompose(id)?;
+/// assert_eq!((parts.timestamp(), parts.slot(), parts.sequence()), (1_647_754_577_924, 5, 0));
+/// assert_eq!(id.to_string(), "295913926632165376");
+/// # Ok::<(), cosid_id::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct Id(u64);
+
+impl Id {
+    /// The largest ID, 2^63 - 1.
+    pub const MAX: Self = Self(i64::MAX as u64);
+
+    /// The ID as a number, 0 to 2^63 - 1.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// For numbers that a layout composed: its bits sum to at most 63.
+    pub(crate) const fn composed(value: u64) -> Self {
+        Self(value)
+    }
+}
+
+impl From<Id> for u64 {
+    fn from(id: Id) -> Self {
+        id.0
+    }
+}
+
+impl TryFrom<u64> for Id {
+    type Error = Error;
+
+    /// # Errors
+    /// [`Error::BadId`] above 2^63 - 1.
+    fn try_from(value: u64) -> Result<Self, Error> {
+        if value > Self::MAX.0 {
+            return Err(Error::BadId { text: value.to_string(), why: "it is too large" });
+        }
+        Ok(Self(value))
+    }
+}
+
+impl TryFrom<i64> for Id {
+    type Error = Error;
+
+    /// # Errors
+    /// [`Error::BadId`] below 0.
+    fn try_from(value: i64) -> Result<Self, Error> {
+        u64::try_from(value)
+            .map(Self)
+            .map_err(|_| Error::BadId { text: value.to_string(), why: "it is negative" })
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Id {
+    type Err = Error;
+
+    /// Reads a decimal number: digits only, no sign, no spaces.
+    ///
+    /// # Errors
+    /// [`Error::BadId`] for anything else and above 2^63 - 1.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bad = |why| Error::BadId { text: excerpt(text), why };
+        if text.starts_with('-') {
+            return Err(bad("it is negative"));
+        }
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(bad("it is not made of digits only"));
+        }
+        let value = text.parse::<u64>().map_err(|_| bad("it is too large"))?;
+        Self::try_from(value).map_err(|_| bad("it is too large"))
+    }
+}
+
+/// What an ID says: when, where, and which one of that tick.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IdParts {
+    pub(crate) timestamp: u64,
+    pub(crate) slot: u32,
+    pub(crate) sequence: u32,
+}
+
+impl IdParts {
+    /// Unix ms at which the ID's tick began.
+    #[must_use]
+    pub const fn timestamp(&self) -> u64 {
+        self.timestamp
+    }
+
+    /// The slot (worker id, machine id) that made the ID.
+    #[must_use]
+    pub const fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// The ID's number within its tick and slot.
+    #[must_use]
+    pub const fn sequence(&self) -> u32 {
+        self.sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decimal_id_reads_and_prints_the_same() {
+        for text in ["0", "295913926632165376", "9223372036854775807"] {
+            assert_eq!(text.parse::<Id>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_and_never_wrapped() {
+        for text in
+            ["", "-1", "+1", " 1", "1 ", "0x1", "1e3", "9223372036854775808", "18446744073709551616", "١"]
+        {
+            let error = text.parse::<Id>().unwrap_err();
+            assert!(matches!(error, Error::BadId { .. }), "{text}: {error}");
+        }
+        assert!(Id::try_from(-1_i64).is_err());
+        assert!(Id::try_from(1_u64 << 63).is_err());
+        assert_eq!(Id::try_from(i64::MAX).unwrap(), Id::MAX);
+    }
+
+    #[test]
+    fn an_endless_text_gives_a_short_message() {
+        let error = "9".repeat(1 << 20).parse::<Id>().unwrap_err();
+        assert!(error.to_string().len() < 300, "{error}");
+    }
+}

@@ -1,0 +1,115 @@
+//! `cargo xtask cluster up|down|status`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Args, Subcommand, ValueEnum};
+use xtask::cluster::detached::{self, Up};
+use xtask::{Error, Result, paths};
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Build what is missing, start it, and print where the kubeconfig is
+    Up(Place),
+    /// End what `up` started and remove its state
+    Down(Place),
+    /// Say what runs, on which ports, in which versions; exit code 1 when nothing does
+    Status {
+        #[command(flatten)]
+        place: Place,
+        /// Output format
+        #[arg(short, long, default_value = "text")]
+        output: Output,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Place {
+    /// The cluster's directory [default: run/ in the cache]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+impl Place {
+    fn dir(&self) -> Result<PathBuf> {
+        match &self.dir {
+            Some(dir) => {
+                std::path::absolute(dir).map_err(Error::io(format_args!("resolve --dir {}", dir.display())))
+            }
+            None => Ok(paths::cache()?.join("run")),
+        }
+    }
+
+    fn flag(&self) -> String {
+        self.dir.as_ref().map(|dir| format!(" --dir {}", dir.display())).unwrap_or_default()
+    }
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        match self {
+            Self::Up(place) => up(&place),
+            Self::Down(place) => down(&place.dir()?),
+            Self::Status { place, output } => status(&place, output),
+        }
+    }
+}
+
+fn up(place: &Place) -> Result<ExitCode> {
+    let start = Instant::now();
+    let dir = place.dir()?;
+    let (state, how) = match detached::up(&dir)? {
+        Up::Started(state) => (state, format!("up after {:.1} s", start.elapsed().as_secs_f64())),
+        Up::Already(state) => (state, "already up".to_owned()),
+    };
+    println!("Kubernetes {} is {how} at {}", state.kubernetes, state.server);
+    println!("kubeconfig: {}", state.kubeconfig.display());
+    println!(
+        "next:       {} --kubeconfig {} get namespaces",
+        state.kubectl.display(),
+        state.kubeconfig.display()
+    );
+    println!("end it:     cargo xtask cluster down{}", place.flag());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn down(dir: &Path) -> Result<ExitCode> {
+    match detached::down(dir)? {
+        Some(ended) if ended.is_empty() => println!("nothing ran any more; removed {}", dir.display()),
+        Some(ended) => println!("ended {}; removed {}", ended.join(", "), dir.display()),
+        None => println!("nothing is up in {}", dir.display()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status(place: &Place, output: Output) -> Result<ExitCode> {
+    let dir = place.dir()?;
+    let status = detached::status(&dir)?;
+    match output {
+        Output::Json => {
+            let json = serde_json::to_string_pretty(&status).map_err(std::io::Error::from);
+            println!("{}", json.map_err(Error::io("write the status as JSON"))?);
+        }
+        Output::Text if status.processes.is_empty() => {
+            println!("nothing is up in {}; start it: cargo xtask cluster up{}", dir.display(), place.flag());
+        }
+        Output::Text => {
+            for process in &status.processes {
+                let (pid, port) = (process.id.pid, process.port);
+                let doing = if process.running { "runs" } else { "has ended" };
+                println!("{:<15} {:<8} {doing}, pid {pid}, 127.0.0.1:{port}", process.name, process.version);
+            }
+            if let Some(kubeconfig) = &status.kubeconfig {
+                println!("ready: {}; kubeconfig: {}", status.ready, kubeconfig.display());
+            }
+        }
+    }
+    Ok(ExitCode::from(u8::from(!status.ready)))
+}

@@ -1,0 +1,11 @@
+//! What the development tasks and the end-to-end tests share: a control plane on this machine ([`cluster`]), steps
+//! that show how long they take ([`progress`]), and where things are ([`paths`]).
+
+pub mod cluster;
+pub mod demo;
+mod error;
+pub mod paths;
+pub mod programs;
+pub mod progress;
+
+pub use error::{Error, Result};
