@@ -73,3 +73,6 @@ pub enum CodecError {
 pub fn lease_name(pool: &str, slot: Slot) -> String {
     format!("{pool}-{slot}")
 }
+
+#[cfg(test)]
+mod tests;

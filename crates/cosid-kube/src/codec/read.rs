@@ -40,10 +40,13 @@ pub fn read(lease: &Lease) -> Result<Option<Record>, CodecError> {
         return never_opened(annotations, spec).map(|()| None);
     };
     let next_floor = time(NEXT_FLOOR, next_floor)?;
-    let fence = fence(spec)?;
+    let (fence, ttl) = (fence(spec)?, ttl(spec)?);
     let tenure = match spec.holder_identity.as_deref() {
-        None | Some("") => free(annotations)?,
-        Some(key) => Tenure::Held(holding(key, annotations, spec, next_floor)?),
+        None | Some("") => free(annotations, spec)?,
+        Some(key) => {
+            let expires_at = expiry(spec, ttl)?;
+            Tenure::Held(holding(key, annotations, spec, next_floor, expires_at)?)
+        }
     };
     Ok(Some(Record { fence, next_floor, tenure }))
 }
@@ -79,10 +82,26 @@ fn fence(spec: &LeaseSpec) -> Result<Fence, CodecError> {
     Fence::try_from(transitions).map_err(|_| value(FIELD, transitions, "is negative"))
 }
 
-fn free(annotations: &BTreeMap<String, String>) -> Result<Tenure, CodecError> {
+/// Milliseconds.
+fn ttl(spec: &LeaseSpec) -> Result<i64, CodecError> {
+    const FIELD: &str = "spec.leaseDurationSeconds";
+    let seconds = spec.lease_duration_seconds.ok_or_else(|| missing(FIELD, "it is the ttl"))?;
+    if seconds <= 0 {
+        return Err(value(FIELD, seconds, "is not positive"));
+    }
+    Ok(i64::from(seconds) * 1000)
+}
+
+fn free(annotations: &BTreeMap<String, String>, spec: &LeaseSpec) -> Result<Tenure, CodecError> {
+    const HOLDERS: &str = "belongs to a holder, but spec.holderIdentity is empty";
     for field in [FLOOR, CEILING, INCARNATION, POD_UID] {
         if let Some(text) = annotations.get(field) {
-            return Err(value(field, text, "belongs to a holder, but spec.holderIdentity is empty"));
+            return Err(value(field, text, HOLDERS));
+        }
+    }
+    for (field, time) in [("spec.renewTime", &spec.renew_time), ("spec.acquireTime", &spec.acquire_time)] {
+        if let Some(MicroTime(time)) = time {
+            return Err(value(field, time, HOLDERS));
         }
     }
     Ok(Tenure::Free { last_key: annotations.get(LAST_OWNER).cloned() })
@@ -93,6 +112,7 @@ fn holding(
     annotations: &BTreeMap<String, String>,
     spec: &LeaseSpec,
     next_floor: Millis,
+    expires_at: Millis,
 ) -> Result<Holding, CodecError> {
     let get = |field| annotations.get(field).ok_or_else(|| missing(field, "the Lease has a holder"));
     let (floor, ceiling) = (get(FLOOR)?, get(CEILING)?);
@@ -105,22 +125,16 @@ fn holding(
     }
     let incarnation = incarnation(get(INCARNATION)?)?;
     let owner = Owner { key: key.to_owned(), incarnation };
-    let expires_at = expiry(spec)?;
     let acquired_at = unix_ms("spec.acquireTime", spec.acquire_time.as_ref())?;
     let acquired_at = u64::try_from(acquired_at)
         .map_err(|_| value("spec.acquireTime", acquired_at, "is before 1970 (Unix ms)"))?;
     Ok(Holding { owner, floor: floor_ms, ceiling: ceiling_ms, expires_at, acquired_at })
 }
 
-fn expiry(spec: &LeaseSpec) -> Result<Millis, CodecError> {
-    const FIELD: &str = "spec.leaseDurationSeconds";
-    let seconds = spec.lease_duration_seconds.ok_or_else(|| missing(FIELD, "it is the ttl"))?;
-    if seconds <= 0 {
-        return Err(value(FIELD, seconds, "is not positive"));
-    }
+fn expiry(spec: &LeaseSpec, ttl: i64) -> Result<Millis, CodecError> {
     let renewed = unix_ms("spec.renewTime", spec.renew_time.as_ref())?;
     // jiff's times are within the years -9999 to 9999: no sum of theirs is near the ends of an i64.
-    let expires_at = renewed.saturating_add(i64::from(seconds) * 1000);
+    let expires_at = renewed.saturating_add(ttl);
     u64::try_from(expires_at).map_err(|_| value("spec.renewTime", renewed, "is before 1970 (Unix ms)"))
 }
 
