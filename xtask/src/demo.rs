@@ -55,7 +55,8 @@ impl Narrator {
 /// The logs are kept then.
 pub fn run(options: &Options) -> Result<()> {
     programs::build()?;
-    let dir = tempfile::Builder::new().prefix("cosid-demo-").tempdir().map_err(Error::io("make a directory"))?;
+    let dir =
+        tempfile::Builder::new().prefix("cosid-demo-").tempdir().map_err(Error::io("make a directory"))?;
     let played = play(options, dir.path());
     if played.is_err() {
         eprintln!("the logs are kept in {}", dir.keep().display());
@@ -126,7 +127,10 @@ fn agent_is_killed(
         return Err(Error::Wrong(format!("{name} came back on slot {slot} under fence {fence}")));
     }
     clients[0].wait_until_made(made + RATE / 10, PATIENCE)?;
-    tell.say(format!("{name} is back on slot {} under the same fence; its clients never stopped", after.slot));
+    tell.say(format!(
+        "{name} is back on slot {} under the same fence; its clients never stopped",
+        after.slot
+    ));
     Ok(agent)
 }
 
@@ -170,7 +174,10 @@ fn client_is_killed(
     ));
     let again = Ids::start(dir, "client-b1", &next.socket, IDS_EACH.saturating_sub(made))?;
     other.program.wait_for_line("resumed", PATIENCE)?;
-    tell.say(format!("{} goes on under {}, {} is started again for the rest", other.name, next.name, again.name));
+    tell.say(format!(
+        "{} goes on under {}, {} is started again for the rest",
+        other.name, next.name, again.name
+    ));
     Ok((next, again))
 }
 
@@ -192,7 +199,10 @@ fn agent_is_stopped(
     let fourth = Agent::start(ground, dir, "agent-e", Some((&agent, &before.slot.to_string())))?;
     let taken = programs::wait_held(&fourth.socket, PATIENCE)?;
     if taken.slot != before.slot || taken.floor < before.ceiling {
-        return Err(Error::Wrong(format!("{} got slot {} with floor {}", fourth.name, taken.slot, taken.floor)));
+        return Err(Error::Wrong(format!(
+            "{} got slot {} with floor {}",
+            fourth.name, taken.slot, taken.floor
+        )));
     }
     tell.say(format!(
         "slot {} has expired and goes to {} under fence {}, with a floor above the old ceiling",

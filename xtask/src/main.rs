@@ -6,6 +6,7 @@ use clap::Parser;
 
 mod commands {
     pub(crate) mod cluster;
+    pub(crate) mod demo;
 }
 
 #[derive(Parser)]
@@ -14,6 +15,8 @@ enum Command {
     /// A control plane (kube-apiserver and etcd) on this machine
     #[command(subcommand)]
     Cluster(commands::cluster::Command),
+    /// The main job, printed as it goes; its last line is `N IDs, 0 equal`
+    Demo(commands::demo::Demo),
 }
 
 fn main() -> ExitCode {
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
     };
     let result = match command {
         Command::Cluster(command) => command.run(),
+        Command::Demo(demo) => demo.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");

@@ -24,7 +24,9 @@ pub fn build() -> Result<()> {
     progress::step("build the programs", |_| {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--locked", "--workspace", "--bins"]).current_dir(crate::paths::workspace());
+        command
+            .args(["build", "--quiet", "--locked", "--workspace", "--bins"])
+            .current_dir(crate::paths::workspace());
         if !cfg!(debug_assertions) {
             command.arg("--release");
         }
@@ -47,7 +49,9 @@ pub fn path(name: &str) -> Result<PathBuf> {
     // A test is one folder deeper.
     let above = me.parent().and_then(Path::parent).unwrap_or(Path::new(".")).join(name);
     [beside, above].into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        Error::Setup(format!("{name} has not been built: run `cargo build --workspace --bins`, or `cargo xtask test`"))
+        Error::Setup(format!(
+            "{name} has not been built: run `cargo build --workspace --bins`, or `cargo xtask test`"
+        ))
     })
 }
 

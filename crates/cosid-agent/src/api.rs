@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -10,7 +11,6 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::Json;
 use cosid_id::{Id, IdParts, MAX_BATCH, NextError};
 use http_body_util::{BodyExt, Limited};
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ const IDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the requests need.
 #[derive(Clone)]
-pub struct Api {
+pub(crate) struct Api {
     /// Where the lease stands.
     pub board: StatusBoard,
     /// Its page.
@@ -41,7 +41,7 @@ pub struct Api {
 }
 
 /// All routes.
-pub fn router(api: Api) -> Router {
+pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/lease", get(lease))
         .route("/v1/ids", post(make_ids))
@@ -90,9 +90,15 @@ impl From<cosid_id::Error> for Failure {
     fn from(error: cosid_id::Error) -> Self {
         let message = error.to_string();
         match error {
-            cosid_id::Error::BadGeneratorName { .. } => Self::new(StatusCode::BAD_REQUEST, "BadName", message),
-            cosid_id::Error::CellsUsedUp { .. } => Self::new(StatusCode::CONFLICT, "TooManyGenerators", message),
-            cosid_id::Error::PageClosed { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "Closing", message),
+            cosid_id::Error::BadGeneratorName { .. } => {
+                Self::new(StatusCode::BAD_REQUEST, "BadName", message)
+            }
+            cosid_id::Error::CellsUsedUp { .. } => {
+                Self::new(StatusCode::CONFLICT, "TooManyGenerators", message)
+            }
+            cosid_id::Error::PageClosed { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "Closing", message)
+            }
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Page", message),
         }
     }
@@ -129,7 +135,9 @@ async fn bound_body(request: Request, next: Next) -> Response {
             // What is left of the body is not read: the connection can't be used again.
             ([(header::CONNECTION, "close")], failure).into_response()
         }
-        Err(_) => Failure::new(StatusCode::REQUEST_TIMEOUT, "BodyTooSlow", "the body took too long").into_response(),
+        Err(_) => {
+            Failure::new(StatusCode::REQUEST_TIMEOUT, "BodyTooSlow", "the body took too long").into_response()
+        }
     }
 }
 
@@ -151,7 +159,9 @@ async fn lease(
         return Err(Failure::new(StatusCode::NOT_FOUND, "OtherPool", message));
     }
     if query.watch {
-        return Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], changes(api.board.watch())).into_response());
+        return Ok(
+            ([(header::CONTENT_TYPE, "application/x-ndjson")], changes(api.board.watch())).into_response()
+        );
     }
     Ok(Json(status).into_response())
 }
@@ -215,7 +225,8 @@ async fn make_ids(
             Err(NextError::SlotLost) => return Err(Failure::no_page(&api.board.now())),
             Err(NextError::Wait(wait)) if tokio::time::Instant::now() < deadline => {
                 // The ceiling may move at any time; a tick ends within its milliseconds.
-                let pause = wait.remaining().unwrap_or(Duration::from_millis(20)).min(Duration::from_millis(20));
+                let pause =
+                    wait.remaining().unwrap_or(Duration::from_millis(20)).min(Duration::from_millis(20));
                 tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
             }
             Err(error) => {

@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// A client, and where it works.
-pub struct Connection {
+pub(crate) struct Connection {
     client: Client,
     clock: ApiClock,
     namespace: String,
@@ -27,7 +27,7 @@ pub struct Connection {
 ///
 /// # Errors
 /// [`Error::Cluster`] where there is no configuration, or none that can be used.
-pub async fn connect(args: &Args) -> Result<Connection, Error> {
+pub(crate) async fn connect(args: &Args) -> Result<Connection, Error> {
     let options = ClusterOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
     let config = config::load(&options).await?;
     let clock = ApiClock::default();
@@ -41,12 +41,12 @@ impl Connection {
     ///
     /// # Errors
     /// [`Error::Cluster`] where it is neither `NAME` nor `NAMESPACE/NAME`.
-    pub async fn named_pool(&self, reference: &str) -> Result<PoolName, Error> {
+    pub(crate) async fn named_pool(&self, reference: &str) -> Result<PoolName, Error> {
         Ok(find_pool(&self.client, &self.namespace, Some(reference)).await?)
     }
 
     /// The namespace's only pool, else the one named `default`. Looks until there is one.
-    pub async fn find_pool(&self, board: &StatusBoard) -> PoolName {
+    pub(crate) async fn find_pool(&self, board: &StatusBoard) -> PoolName {
         let mut pause = Duration::from_millis(100);
         let mut told = String::new();
         loop {
@@ -65,13 +65,13 @@ impl Connection {
     }
 
     /// The store of a pool.
-    pub fn store(&self, pool: &PoolName, pod_uid: Option<String>) -> KubeStore {
+    pub(crate) fn store(&self, pool: &PoolName, pod_uid: Option<String>) -> KubeStore {
         KubeStore::new(self.client.clone(), self.clock.clone(), &*pool.namespace, &*pool.name, pod_uid)
     }
 }
 
 /// The layout of a pool that was loaded; `None` before, or where its layout makes no sense here.
-pub fn layout(store: &KubeStore) -> Option<Layout> {
+pub(crate) fn layout(store: &KubeStore) -> Option<Layout> {
     let pool = store.pool()?;
     let field = |value: i32| u8::try_from(value).ok();
     let layout = &pool.spec.layout;
@@ -82,5 +82,7 @@ pub fn layout(store: &KubeStore) -> Option<Layout> {
         .unit_ms(u32::try_from(layout.unit_milliseconds).ok()?)
         .epoch_ms(u64::try_from(layout.epoch).ok()?)
         .build();
-    built.inspect_err(|error| tracing::error!("pool {}: its layout can't be used: {error}", pool.full_name())).ok()
+    built
+        .inspect_err(|error| tracing::error!("pool {}: its layout can't be used: {error}", pool.full_name()))
+        .ok()
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, LONGEST_SOCKET_PATH};
 
 /// An agent's directory, which no other live agent serves: the lock goes with the process, however it ends.
 #[derive(Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     socket: PathBuf,
     _lock: File,
@@ -23,7 +23,7 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::SocketPathTooLong`], [`Error::AlreadyServed`], [`Error::Io`].
-    pub fn claim(socket: &Path) -> Result<Self, Error> {
+    pub(crate) fn claim(socket: &Path) -> Result<Self, Error> {
         let length = socket.as_os_str().as_bytes().len();
         if length > LONGEST_SOCKET_PATH {
             return Err(Error::SocketPathTooLong { path: socket.into(), length });
@@ -44,7 +44,7 @@ impl Directory {
 
     /// Where the pages and the state are.
     #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -52,11 +52,11 @@ impl Directory {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn listen(&self) -> Result<tokio::net::UnixListener, Error> {
+    pub(crate) fn listen(&self) -> Result<tokio::net::UnixListener, Error> {
         // Nobody can be listening: this process has the lock.
         remove_if_there(&self.socket)?;
-        let listener =
-            tokio::net::UnixListener::bind(&self.socket).map_err(Error::io("can't listen on", &self.socket))?;
+        let listener = tokio::net::UnixListener::bind(&self.socket)
+            .map_err(Error::io("can't listen on", &self.socket))?;
         // Apps in other containers have other user ids; the volume is what keeps strangers out.
         fs::set_permissions(&self.socket, fs::Permissions::from_mode(0o666))
             .map_err(Error::io("can't open to other users", &self.socket))?;
@@ -64,7 +64,7 @@ impl Directory {
     }
 
     /// Takes the socket away, so that apps see at once that nobody serves them.
-    pub fn unlink_socket(&self) {
+    pub(crate) fn unlink_socket(&self) {
         if let Err(error) = remove_if_there(&self.socket) {
             tracing::warn!("{error}");
         }
@@ -99,7 +99,9 @@ fn lock(directory: &Path) -> Result<File, Error> {
 /// Removes a file that may not be there.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("can't remove", path)(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("can't remove", path)(error))
+        }
         _ => Ok(()),
     }
 }

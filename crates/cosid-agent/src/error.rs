@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 /// The longest path that a Unix socket's address holds, bytes.
-pub const LONGEST_SOCKET_PATH: usize = 107;
+pub(crate) const LONGEST_SOCKET_PATH: usize = 107;
 
 /// Why an agent does not start, or ends before it was asked to.
 #[derive(Debug, Error)]
@@ -68,7 +68,9 @@ pub enum Error {
         source: io::Error,
     },
     /// The local store can't be read.
-    #[error("{path} can't be read as a store of slots: {why}. Nothing was changed; move it away to begin anew")]
+    #[error(
+        "{path} can't be read as a store of slots: {why}. Nothing was changed; move it away to begin anew"
+    )]
     CorruptStore {
         /// The file.
         path: PathBuf,

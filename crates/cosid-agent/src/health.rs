@@ -16,7 +16,7 @@ const MOST_ANSWER_BYTES: u64 = 8 * 1024;
 ///
 /// # Errors
 /// [`Error::Unhealthy`] with what came instead of a 200.
-pub fn check(socket: &Path, ready: bool) -> Result<String, Error> {
+pub(crate) fn check(socket: &Path, ready: bool) -> Result<String, Error> {
     let unhealthy = |why: String| Error::Unhealthy { socket: socket.into(), why };
     let path = if ready { "/readyz" } else { "/livez" };
     let ask = || {

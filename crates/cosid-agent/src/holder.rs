@@ -10,7 +10,7 @@ use crate::status::StatusBoard;
 use crate::window::Window;
 
 /// The agent's side of a lease.
-pub struct AgentHolder<L> {
+pub(crate) struct AgentHolder<L> {
     /// The pool's name.
     pub pool: String,
     /// Gives the pool's layout once the pool was loaded.

@@ -120,7 +120,13 @@ impl LocalStore {
     }
 
     fn locked(&self) -> Result<File, StoreError> {
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.lock);
+        let open = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&self.lock);
         let file = open.map_err(|error| StoreError::Unknown(format!("{}: {error}", self.lock.display())))?;
         // Held for microseconds by whoever has it, and let go when a process ends.
         flock(&file, FlockOperation::LockExclusive)
@@ -186,7 +192,7 @@ impl SlotStore for LocalStore {
 ///
 /// # Errors
 /// [`Error::NoDefault`] on a machine without a memory file system in the usual places.
-pub fn default_directory() -> Result<PathBuf, Error> {
+pub(crate) fn default_directory() -> Result<PathBuf, Error> {
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
         return Ok(PathBuf::from(runtime).join("cosid-store"));
     }
@@ -199,8 +205,8 @@ pub fn default_directory() -> Result<PathBuf, Error> {
 
 #[cfg(test)]
 mod tests {
-    use cosid_lease::algebra;
     use cosid_lease::Owner;
+    use cosid_lease::algebra;
 
     use super::*;
 
@@ -216,7 +222,8 @@ mod tests {
         let free = pollster::block_on(a.read(5)).unwrap().unwrap();
         let record = free.state.record().unwrap();
         let taken = |key: &str| {
-            algebra::acquire(record, &Owner::new(key), host_now(), Terms { ttl: 30_000, tolerance: 1_000 }).unwrap()
+            algebra::acquire(record, &Owner::new(key), host_now(), Terms { ttl: 30_000, tolerance: 1_000 })
+                .unwrap()
         };
         assert_eq!(pollster::block_on(a.write(5, &free.version, &taken("a"))), Ok(1));
         assert_eq!(pollster::block_on(b.write(5, &free.version, &taken("b"))), Err(StoreError::Conflict));

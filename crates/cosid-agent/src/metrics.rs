@@ -14,11 +14,11 @@ use prometheus_client::registry::Registry;
 use crate::status::{State, Status};
 
 /// The type of the text.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The agent's metrics. Clones count together.
 #[derive(Clone)]
-pub struct Metrics(Arc<Inner>);
+pub(crate) struct Metrics(Arc<Inner>);
 
 struct Inner {
     registry: Registry,
@@ -70,16 +70,24 @@ impl Default for Metrics {
         registry.register("lease_events", "What happened to the lease", inner.reports.clone());
         registry.register("store_failures", "Requests to the store that failed", inner.failures.clone());
         registry.register("ids", "IDs made for POST /v1/ids", inner.ids.clone());
-        registry.register("lease_held", "1 while a slot is held and its page can be used", inner.held.clone());
+        registry.register(
+            "lease_held",
+            "1 while a slot is held and its page can be used",
+            inner.held.clone(),
+        );
         registry.register("slot", "The slot held, -1 for none", inner.slot.clone());
-        registry.register("lease_expiry_seconds", "When the lease expires, Unix time", inner.expires_at.clone());
+        registry.register(
+            "lease_expiry_seconds",
+            "When the lease expires, Unix time",
+            inner.expires_at.clone(),
+        );
         Self(Arc::new(Inner { registry, ..inner }))
     }
 }
 
 impl Metrics {
     /// Counts what the keeper says.
-    pub fn reported(&self, report: &Report) {
+    pub(crate) fn reported(&self, report: &Report) {
         let event = match report {
             Report::Acquired { .. } => Event::Acquired,
             Report::Resumed { .. } => Event::Resumed,
@@ -101,7 +109,7 @@ impl Metrics {
     }
 
     /// Counts IDs made here.
-    pub fn ids(&self, count: usize) {
+    pub(crate) fn ids(&self, count: usize) {
         self.0.ids.inc_by(count as u64);
     }
 
@@ -109,7 +117,7 @@ impl Metrics {
     ///
     /// # Errors
     /// Where the text can't be written.
-    pub fn text(&self, status: &Status) -> Result<String, fmt::Error> {
+    pub(crate) fn text(&self, status: &Status) -> Result<String, fmt::Error> {
         let gauge = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.0.held.set(i64::from(status.state == State::Held));
         self.0.slot.set(status.lease.as_ref().map_or(-1, |lease| lease.slot.into()));

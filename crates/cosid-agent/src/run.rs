@@ -167,7 +167,8 @@ fn socket_path(args: &Args) -> Result<PathBuf, Error> {
         return Ok(socket.clone());
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    let runtime = runtime.ok_or(Error::NoDefault { what: "the socket", option: "--socket or COSID_SOCKET" })?;
+    let runtime =
+        runtime.ok_or(Error::NoDefault { what: "the socket", option: "--socket or COSID_SOCKET" })?;
     Ok(PathBuf::from(runtime).join("cosid/agent.sock"))
 }
 

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 /// Connections served at once. One more is closed at once: its client sees the end of the stream and tries again.
-pub const MOST_CONNECTIONS: usize = 256;
+pub(crate) const MOST_CONNECTIONS: usize = 256;
 
 /// How long a request's line and headers may take, and how long a connection may stand idle.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,7 +24,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const MOST_HEADER_BYTES: usize = 16 * 1024;
 
 /// Serves until the listener's task is dropped.
-pub async fn serve(listener: UnixListener, app: Router) {
+pub(crate) async fn serve(listener: UnixListener, app: Router) {
     let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let stream = match listener.accept().await {

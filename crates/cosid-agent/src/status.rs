@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// The answer to `GET /v1/lease`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Status {
+pub(crate) struct Status {
     /// Where it stands.
     pub state: State,
     /// The same for people: what is going on, and what to do about it.
@@ -29,7 +29,7 @@ pub struct Status {
 /// Where a lease stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum State {
+pub(crate) enum State {
     /// The pool is being looked for.
     Starting,
     /// A slot is being acquired.
@@ -51,7 +51,7 @@ pub enum State {
 /// A lease as apps see it. Times are Unix ms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LeaseView {
+pub(crate) struct LeaseView {
     /// The slot.
     pub slot: Slot,
     /// The fence it is held under.
@@ -70,12 +70,12 @@ pub struct LeaseView {
 
 /// The one place that holds the status; everybody else watches it.
 #[derive(Clone, Debug)]
-pub struct StatusBoard(watch::Sender<Status>);
+pub(crate) struct StatusBoard(watch::Sender<Status>);
 
 impl StatusBoard {
     /// A board of an agent that has just started.
     #[must_use]
-    pub fn new(key: &str) -> Self {
+    pub(crate) fn new(key: &str) -> Self {
         let status = Status {
             state: State::Starting,
             message: "starting".into(),
@@ -89,18 +89,18 @@ impl StatusBoard {
 
     /// The status now.
     #[must_use]
-    pub fn now(&self) -> Status {
+    pub(crate) fn now(&self) -> Status {
         self.0.borrow().clone()
     }
 
     /// Follows the status.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<Status> {
+    pub(crate) fn watch(&self) -> watch::Receiver<Status> {
         self.0.subscribe()
     }
 
     /// The pool is found.
-    pub fn found_pool(&self, pool: &str) {
+    pub(crate) fn found_pool(&self, pool: &str) {
         self.change(|status| {
             status.pool = pool.into();
             status.state = State::Seeking;
@@ -109,7 +109,7 @@ impl StatusBoard {
     }
 
     /// A slot is held, and its page stands.
-    pub fn held(&self, lease: LeaseView) {
+    pub(crate) fn held(&self, lease: LeaseView) {
         self.change(|status| {
             status.state = State::Held;
             status.message = format!("holds slot {} under fence {}", lease.slot, lease.fence);
@@ -119,16 +119,17 @@ impl StatusBoard {
     }
 
     /// A slot is held, but its page can't be made.
-    pub fn blocked(&self, binding: &Binding, why: &str) {
+    pub(crate) fn blocked(&self, binding: &Binding, why: &str) {
         self.change(|status| {
             status.state = State::Blocked;
-            status.message = format!("holds slot {}, but can't make its page: {why}; trying on", binding.slot);
+            status.message =
+                format!("holds slot {}, but can't make its page: {why}; trying on", binding.slot);
             status.lease = None;
         });
     }
 
     /// The window goes further.
-    pub fn extended(&self, ceiling: Millis, expires_at: Millis) {
+    pub(crate) fn extended(&self, ceiling: Millis, expires_at: Millis) {
         self.change(|status| {
             if let Some(lease) = &mut status.lease {
                 lease.ceiling = lease.ceiling.max(ceiling);
@@ -138,7 +139,7 @@ impl StatusBoard {
     }
 
     /// The page is closed.
-    pub fn closing(&self) {
+    pub(crate) fn closing(&self) {
         self.change(|status| {
             status.state = State::Closing;
             status.message = "the page is closed; no ID is made from it any more".into();
@@ -147,7 +148,7 @@ impl StatusBoard {
     }
 
     /// The end.
-    pub fn stopped(&self) {
+    pub(crate) fn stopped(&self) {
         self.change(|status| {
             status.state = State::Stopped;
             status.message = "the agent has stopped".into();
@@ -156,12 +157,12 @@ impl StatusBoard {
     }
 
     /// Something stands in the way before the pool is even known.
-    pub fn looking(&self, why: &str) {
+    pub(crate) fn looking(&self, why: &str) {
         self.change(|status| status.message = why.into());
     }
 
     /// Takes in what the keeper says.
-    pub fn reported(&self, report: &Report) {
+    pub(crate) fn reported(&self, report: &Report) {
         let (state, earliest_expiry) = match report {
             Report::Exhausted { earliest_expiry, .. } => (State::Exhausted, *earliest_expiry),
             Report::Occupied { until, .. } => (State::Exhausted, *until),

@@ -19,7 +19,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The page, shared by the keeper's driver and the socket's requests.
 #[derive(Clone)]
-pub struct Window(Arc<Shared>);
+pub(crate) struct Window(Arc<Shared>);
 
 struct Shared {
     directory: PathBuf,
@@ -43,7 +43,7 @@ struct Open {
 /// A named generator's place on the page.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Assigned {
+pub(crate) struct Assigned {
     /// Its name.
     pub generator: String,
     /// Its cell on the page.
@@ -78,7 +78,7 @@ struct Saved {
 
 /// A lease that was found after a restart.
 #[derive(Debug)]
-pub struct Resumable {
+pub(crate) struct Resumable {
     /// The pool's name.
     pub pool: String,
     /// The binding, with the ceiling that the page has.
@@ -88,7 +88,7 @@ pub struct Resumable {
 impl Window {
     /// No page yet.
     #[must_use]
-    pub fn new(directory: &Path, board: StatusBoard) -> Self {
+    pub(crate) fn new(directory: &Path, board: StatusBoard) -> Self {
         Self(Arc::new(Shared { directory: directory.into(), board, inner: Mutex::default() }))
     }
 
@@ -98,7 +98,7 @@ impl Window {
     /// # Errors
     /// [`Error::Io`] where the directory can't be read. State or pages that can't be used are no error: they are
     /// dropped with a warning, and a new slot is acquired.
-    pub fn resume(&self, key: &str, pool: Option<&str>) -> Result<Option<Resumable>, Error> {
+    pub(crate) fn resume(&self, key: &str, pool: Option<&str>) -> Result<Option<Resumable>, Error> {
         let resumed = match self.saved() {
             Some(saved) if saved.owner.key != key || pool.is_some_and(|pool| pool != saved.pool) => {
                 tracing::info!(
@@ -121,7 +121,7 @@ impl Window {
     }
 
     /// Makes the page of a lease that was acquired, and tries on where that fails.
-    pub fn hold(&self, pool: &str, layout: Layout, binding: Binding) {
+    pub(crate) fn hold(&self, pool: &str, layout: Layout, binding: Binding) {
         let blocked = {
             let mut inner = self.lock();
             inner.blocked = Some((binding, pool.into(), layout));
@@ -140,7 +140,7 @@ impl Window {
     }
 
     /// Raises the ceiling.
-    pub fn extend(&self, ceiling: Millis, expires_at: Millis) {
+    pub(crate) fn extend(&self, ceiling: Millis, expires_at: Millis) {
         let mut inner = self.lock();
         if let Some(open) = &mut inner.open {
             open.page.set_ceiling(ceiling);
@@ -156,7 +156,7 @@ impl Window {
     /// Ends the page for good and gives the last timestamp that was issued from it, Unix ms: its floor if there was
     /// none.
     #[must_use]
-    pub fn close(&self) -> Millis {
+    pub(crate) fn close(&self) -> Millis {
         let mut inner = self.lock();
         let never_used = inner.blocked.take().map_or(0, |(binding, ..)| binding.holding.floor);
         let Some(open) = inner.open.take() else { return never_used };
@@ -175,7 +175,7 @@ impl Window {
     ///
     /// # Errors
     /// [`cosid_id::Error`]: the name is bad, or there is no room for another.
-    pub fn assign(&self, name: &str) -> Result<Option<Assigned>, cosid_id::Error> {
+    pub(crate) fn assign(&self, name: &str) -> Result<Option<Assigned>, cosid_id::Error> {
         let mut inner = self.lock();
         let Some(open) = &mut inner.open else { return Ok(None) };
         let cell = open.page.assign(name)?;
@@ -193,7 +193,7 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::assign`].
-    pub fn generator(&self, name: &str) -> Result<Option<Generator>, cosid_id::Error> {
+    pub(crate) fn generator(&self, name: &str) -> Result<Option<Generator>, cosid_id::Error> {
         let mut inner = self.lock();
         let Some(open) = &mut inner.open else { return Ok(None) };
         let cell = open.page.assign(name)?;
@@ -202,7 +202,7 @@ impl Window {
 
     /// The layout of the page; `None` where there is no page.
     #[must_use]
-    pub fn layout(&self) -> Option<Layout> {
+    pub(crate) fn layout(&self) -> Option<Layout> {
         self.lock().open.as_ref().map(|open| open.page.page().header().layout)
     }
 
@@ -224,8 +224,7 @@ impl Window {
             layout,
         };
         let saved = self.save(&binding, &pool, layout, &file).map_err(|error| error.to_string());
-        let made =
-            saved.and_then(|()| PageOwner::create(&path, &header).map_err(|error| error.to_string()));
+        let made = saved.and_then(|()| PageOwner::create(&path, &header).map_err(|error| error.to_string()));
         match made {
             Ok(page) => {
                 page.set_ceiling(binding.holding.ceiling);
@@ -360,8 +359,13 @@ mod tests {
     const POOL: &str = "ns/orders";
 
     fn binding(fence: Fence) -> Binding {
-        let holding =
-            Holding { owner: Owner::new("ns/pod"), floor: 0, ceiling: u64::MAX >> 20, expires_at: 5, acquired_at: 1 };
+        let holding = Holding {
+            owner: Owner::new("ns/pod"),
+            floor: 0,
+            ceiling: u64::MAX >> 20,
+            expires_at: 5,
+            acquired_at: 1,
+        };
         Binding { slot: 3, fence, holding, terms: Terms { ttl: 30_000, tolerance: 1_000 } }
     }
 

@@ -22,7 +22,12 @@ pub(super) struct Agent {
 impl Agent {
     /// Starts an agent. With `beside`, it serves the apps of another agent which has ended (or stays stopped, and then
     /// gets a directory of its own), and wishes for a slot.
-    pub(super) fn start(ground: &Ground, dir: &Path, name: &str, beside: Option<(&Agent, &str)>) -> Result<Self> {
+    pub(super) fn start(
+        ground: &Ground,
+        dir: &Path,
+        name: &str,
+        beside: Option<(&Agent, &str)>,
+    ) -> Result<Self> {
         let mut command = ground.agent(name)?;
         let mut socket = dir.join(name).join("agent.sock");
         if let Some((other, slot)) = beside {
@@ -72,7 +77,8 @@ impl Ids {
     pub(super) fn last_timestamp(&self, layout: &Layout) -> Result<u64> {
         let bytes = fs::read(&self.file).map_err(Error::io(format_args!("read {}", self.file.display())))?;
         let (ids, _) = bytes.as_chunks::<8>();
-        let wrong = |error: cosid_client::PageError| Error::Wrong(format!("{}: {error}", self.file.display()));
+        let wrong =
+            |error: cosid_client::PageError| Error::Wrong(format!("{}: {error}", self.file.display()));
         let last = ids.iter().map(|id| u64::from_le_bytes(*id)).max().unwrap_or_default();
         let id = Id::try_from(last).map_err(wrong)?;
         Ok(layout.decompose(id).map_err(wrong)?.timestamp())

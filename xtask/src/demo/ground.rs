@@ -97,7 +97,9 @@ impl Ground {
                        RENEWED:.spec.renewTime,NEXT-FLOOR:.metadata.annotations.cosid\\.dev/next-floor";
         let leases = cluster.admin.kubectl(&["get", "leases", "-n", NAMESPACE, "-o", columns])?;
         print!("{pools}");
-        for line in leases.lines().filter(|line| !line.split_whitespace().nth(2).is_some_and(|fence| fence == "0")) {
+        for line in
+            leases.lines().filter(|line| !line.split_whitespace().nth(2).is_some_and(|fence| fence == "0"))
+        {
             println!("{line}");
         }
         Ok(())
@@ -153,8 +155,8 @@ impl Admin {
         }
         let token = self.kubectl(&["create", "token", account, "-n", namespace])?;
         let view = self.kubectl(&["config", "view", "--raw", "--minify", "--flatten", "-o", "json"])?;
-        let view: serde_json::Value =
-            serde_json::from_str(&view).map_err(|error| Error::Wrong(format!("kubectl config view: {error}")))?;
+        let view: serde_json::Value = serde_json::from_str(&view)
+            .map_err(|error| Error::Wrong(format!("kubectl config view: {error}")))?;
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": account,
             "clusters": [{ "name": "cluster", "cluster": view["clusters"][0]["cluster"] }],
