@@ -191,7 +191,7 @@ impl<V: Clone> Keeper<V> {
         self.not_yet(report, now);
         // A slot may be released or renewed at any time: look every third of a ttl, and when the first expires.
         let State::Seeking(seeking) = &mut self.state else { return };
-        let often = self.jitter.around(seeking.terms.ttl / 3);
+        let often = self.jitter.around(seeking.terms.ttl / 3).max(100);
         let spread = self.jitter.next() % 100;
         let pause = Self::wait(at, now).map_or(often, |wait| wait.saturating_add(spread).max(100).min(often));
         seeking.retry.at(now.mono.saturating_add(pause));
