@@ -62,7 +62,8 @@ fn a_lease_taken_gone_or_being_deleted_is_lost_and_another_slot_acquired() {
         let taken = algebra::acquire(&record, &Owner::new("b"), BASE + TERMS.ttl, TERMS).unwrap();
         store.put(0, Some(SlotState::Open(taken)));
     };
-    let cases: [(Box<dyn FnOnce(&MemoryStore)>, LossReason); 3] = [
+    type Change = Box<dyn FnOnce(&MemoryStore)>;
+    let cases: [(Change, LossReason); 3] = [
         (Box::new(taken), LossReason::Taken { holder: "b".into(), fence: 2 }),
         (Box::new(|store| store.put(0, None)), LossReason::Deleted),
         (Box::new(|store| store.put(0, Some(SlotState::Deleting))), LossReason::Deleted),

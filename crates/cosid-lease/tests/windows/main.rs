@@ -1,6 +1,7 @@
 //! Whatever owners, clocks, processes and the network do: on one slot, the windows in which different fences can issue
 //! are disjoint and ordered by fence, and no timestamp is issued under two.
 
+mod history;
 mod world;
 
 use std::cell::RefCell;
@@ -9,7 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use world::{Kept, Op, Seen, World};
+use history::{Kept, Op, Seen};
+use world::World;
 
 fn op() -> impl Strategy<Value = Op> {
     let host = 0..4_usize;
