@@ -60,7 +60,7 @@ fn windows_of_different_fences_are_disjoint_and_ordered_by_fence() {
         ("releases", released, 300),
         ("losses", lost, 200),
         ("resumptions", resumed, 200),
-        ("writes done after they were given up", late, 50),
+        ("writes done after they were given up", late, 20),
         ("writes done that had been done", repeated, 50),
         ("timestamps", issued, 10_000),
     ] {
