@@ -1,5 +1,7 @@
 //! The store in memory passes the suite that every store must pass.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may stop at the first surprise")]
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cosid_lease::conformance::{self, CASES, Fixture, PoolSpec};

@@ -32,9 +32,9 @@ impl<V> Held<V> {
     ) -> Self {
         let left = record.holding().map_or(0, |holding| holding.expires_at.saturating_sub(store_now(now)));
         let mut retry = Backoff::start(now.mono);
-        let third = jitter.around(terms.ttl / 3).min(terms.ttl);
+        let third = jitter.around(terms.ttl / 3).max(1);
         // Never later, however far away the expiry seems: the store's clock may have stepped back, and forward again.
-        retry.rest(now.mono, left.saturating_sub(terms.ttl - third).min(third));
+        retry.rest(now.mono, left.saturating_sub(terms.ttl.saturating_sub(third)).min(third));
         Self { slot, record, version, retry, terms, pending: None, expiry_reported: false }
     }
 }
@@ -67,7 +67,7 @@ impl<V: Clone> Keeper<V> {
                 held.record = record;
                 held.version = version;
                 held.expiry_reported = false;
-                held.retry.rest(now.mono, self.jitter.around(held.terms.ttl / 3));
+                held.retry.rest(now.mono, self.jitter.around(held.terms.ttl / 3).max(1));
                 self.extend();
                 self.report(Report::Renewed { slot });
             }

@@ -18,6 +18,10 @@ const UNKNOWN: Terms = Terms { ttl: 30_000, tolerance: 0 };
 /// After so many lost races the view is old: load it again.
 const MOST_RACES: usize = 16;
 
+/// More kinds of trouble than that are reported anew: an owner that seeks for days, with a store whose errors differ in
+/// their text, must not grow without bound.
+const MOST_REMEMBERED: usize = 4_096;
+
 #[derive(Debug)]
 pub(super) struct Seeking<V> {
     pub(super) retry: Backoff,
@@ -49,6 +53,13 @@ impl<V> Seeking<V> {
             unsure: None,
             reported: Vec::new(),
         }
+    }
+
+    fn remember(&mut self, report: Report) {
+        if self.reported.len() >= MOST_REMEMBERED {
+            self.reported.clear();
+        }
+        self.reported.push(report);
     }
 }
 
@@ -191,7 +202,7 @@ impl<V: Clone> Keeper<V> {
         self.not_yet(report, now);
         // A slot may be released or renewed at any time: look every third of a ttl, and when the first expires.
         let State::Seeking(seeking) = &mut self.state else { return };
-        let often = self.jitter.around(seeking.terms.ttl / 3);
+        let often = self.jitter.around(seeking.terms.ttl / 3).max(100);
         let spread = self.jitter.next() % 100;
         let pause = Self::wait(at, now).map_or(often, |wait| wait.saturating_add(spread).max(100).min(often));
         seeking.retry.at(now.mono.saturating_add(pause));
@@ -208,7 +219,7 @@ impl<V: Clone> Keeper<V> {
         seeking.timed_out |= timed_out;
         let known = seeking.reported.iter().any(|report| report.is_like(&cause));
         if !known {
-            seeking.reported.push(cause.clone());
+            seeking.remember(cause.clone());
         }
         if timed_out {
             self.report(Report::AcquireTimedOut { after, cause: Box::new(cause) });
@@ -237,7 +248,7 @@ impl<V: Clone> Keeper<V> {
         let State::Seeking(seeking) = &mut self.state else { return };
         for report in odd {
             if !seeking.reported.contains(&report) {
-                seeking.reported.push(report.clone());
+                seeking.remember(report.clone());
                 self.actions.push_back(Action::Report(report));
             }
         }
