@@ -10,6 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 pub trait Clock {
     /// Unix ms. Should not go back within a process; nothing repeats if it does, but IDs may have to wait.
     fn unix_ms(&self) -> u64;
+    /// Unix ms as the host has it now, steps back included: the way out for a clock whose own reading was
+    /// carried off by a step forward that has since been corrected.
+    fn host_ms(&self) -> u64 {
+        self.unix_ms()
+    }
     /// Time since some fixed moment, for bounded waits: not moved by steps of the wall clock.
     fn elapsed(&self) -> Duration;
     /// Waits.
@@ -28,14 +33,19 @@ pub trait Clock {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct SystemClock;
 
-static HOST: LazyLock<Steady> = LazyLock::new(|| Steady { start: Instant::now(), ..Steady::at_rest() });
+const NANOS_PER_MS: u64 = 1_000_000;
+
+static HOST: LazyLock<Steady> = LazyLock::new(Steady::new);
 
 impl Clock for SystemClock {
     #[inline]
     fn unix_ms(&self) -> u64 {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let host = &*HOST;
-        host.reading(nanos(since_epoch), || nanos(host.start.elapsed()))
+        host.reading(wall_ns(), || nanos(host.start.elapsed()))
+    }
+
+    fn host_ms(&self) -> u64 {
+        wall_ns() / NANOS_PER_MS
     }
 
     fn elapsed(&self) -> Duration {
@@ -51,6 +61,9 @@ impl<C: Clock + ?Sized> Clock for &C {
     fn unix_ms(&self) -> u64 {
         (**self).unix_ms()
     }
+    fn host_ms(&self) -> u64 {
+        (**self).host_ms()
+    }
     fn elapsed(&self) -> Duration {
         (**self).elapsed()
     }
@@ -62,6 +75,9 @@ impl<C: Clock + ?Sized> Clock for &C {
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn unix_ms(&self) -> u64 {
         (**self).unix_ms()
+    }
+    fn host_ms(&self) -> u64 {
+        (**self).host_ms()
     }
     fn elapsed(&self) -> Duration {
         (**self).elapsed()
@@ -82,12 +98,12 @@ struct Steady {
 }
 
 impl Steady {
-    fn at_rest() -> Self {
+    fn new() -> Self {
         Self { start: Instant::now(), offset_ns: AtomicU64::new(0), last_ms: AtomicU64::new(0) }
     }
 
     fn reading(&self, wall_ns: u64, monotonic_ns: impl FnOnce() -> u64) -> u64 {
-        let wall_ms = wall_ns / 1_000_000;
+        let wall_ms = wall_ns / NANOS_PER_MS;
         let last_ms = self.last_ms.load(Ordering::Relaxed);
         if wall_ms == last_ms {
             return wall_ms;
@@ -97,10 +113,15 @@ impl Steady {
             self.offset_ns.fetch_max(wall_ns.saturating_sub(monotonic_ns), Ordering::Relaxed);
             wall_ms
         } else {
-            monotonic_ns.saturating_add(self.offset_ns.load(Ordering::Relaxed)) / 1_000_000
+            monotonic_ns.saturating_add(self.offset_ns.load(Ordering::Relaxed)) / NANOS_PER_MS
         };
         self.last_ms.fetch_max(reading, Ordering::Relaxed).max(reading)
     }
+}
+
+/// 0 on a host whose clock stands before 1970.
+fn wall_ns() -> u64 {
+    nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Good until the year 2554.
@@ -117,7 +138,7 @@ mod tests {
 
     #[test]
     fn it_follows_the_wall_clock_and_its_forward_steps() {
-        let clock = Steady::at_rest();
+        let clock = Steady::new();
         assert_eq!(clock.reading(1_000 * S, || 0), 1_000_000);
         assert_eq!(clock.reading(1_000 * S + 5 * MS, || 5 * MS), 1_000_005);
         assert_eq!(clock.reading(9_000 * S, || 6 * MS), 9_000_000);
@@ -125,7 +146,7 @@ mod tests {
 
     #[test]
     fn when_the_wall_clock_steps_back_it_goes_on_at_its_own_pace() {
-        let clock = Steady::at_rest();
+        let clock = Steady::new();
         assert_eq!(clock.reading(1_000 * S, || 0), 1_000_000);
         assert_eq!(clock.reading(400 * S, || 7 * MS), 1_000_007);
         assert_eq!(clock.reading(400 * S + 3 * MS, || 10 * MS), 1_000_010);
@@ -133,7 +154,7 @@ mod tests {
 
     #[test]
     fn after_a_step_forward_and_back_it_goes_on_from_the_step() {
-        let clock = Steady::at_rest();
+        let clock = Steady::new();
         clock.reading(1_000 * S, || 0);
         clock.reading(90_000 * S, || 1_000 * MS);
         assert_eq!(clock.reading(1_002 * S, || 2_000 * MS), 90_001_000);
@@ -141,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_monotonic_clock_is_left_alone_within_a_millisecond() {
-        let clock = Steady::at_rest();
+        let clock = Steady::new();
         clock.reading(1_000 * S, || 0);
         assert_eq!(clock.reading(1_000 * S + 999_999, || panic!("read")), 1_000_000);
     }

@@ -4,7 +4,7 @@
 //! type of its own: [`NextError`](crate::NextError).
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is wrong with a layout, an ID, a name or a page, and what to do about it.
 ///
@@ -190,20 +190,6 @@ pub enum Error {
         /// The field that is wrong.
         what: String,
     },
-}
-
-impl Error {
-    /// A failed operation on the page's file; a full disk gets its own variant.
-    pub(crate) fn from_io(action: &'static str, path: &Path, bytes: u64, source: io::Error) -> Self {
-        let path = path.to_path_buf();
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                Self::DiskFull { path, bytes, source }
-            }
-            io::ErrorKind::AlreadyExists => Self::PageExists { path },
-            _ => Self::Io { action, path, source },
-        }
-    }
 }
 
 /// The start of a text from outside, short enough for a log line.

@@ -132,7 +132,13 @@ impl<C: Clock> Generator<C> {
 
     fn take(&self, want: u32) -> Result<IdRange, NextError> {
         let (state, ceiling) = (self.page.state_word(self.cell), self.page.ceiling_word());
-        let taken = self.rules.take(state, ceiling, self.clock.unix_ms(), want)?;
+        let take_at = |now| self.rules.take(state, ceiling, now, want);
+        let taken = match take_at(self.clock.unix_ms()) {
+            // The host's clock may have been ahead for a moment and be right again, while our reading never
+            // goes back: without this only a restart would help. The state keeps what is issued growing.
+            Err(NextError::Wait(Wait::AboveCeiling { .. })) => take_at(self.clock.host_ms())?,
+            outcome => outcome?,
+        };
         let first = self.layout.compose_fields(taken.tick, self.slot, taken.sequence).get();
         Ok(IdRange { next: first, left: taken.count })
     }
@@ -142,13 +148,15 @@ impl<C: Clock> Generator<C> {
         timeout: Duration,
         mut attempt: impl FnMut() -> Result<T, NextError>,
     ) -> Result<T, NextError> {
-        let start = self.clock.elapsed();
+        // The common case, an ID at once, is not to pay for another reading of the clock.
+        let mut start = None;
         loop {
             let wait = match attempt() {
                 Err(NextError::Wait(wait)) => wait,
                 outcome => return outcome,
             };
-            let left = timeout.saturating_sub(self.clock.elapsed().saturating_sub(start));
+            let elapsed = self.clock.elapsed();
+            let left = timeout.saturating_sub(elapsed.saturating_sub(*start.get_or_insert(elapsed)));
             if left.is_zero() {
                 return Err(wait.into());
             }

@@ -29,7 +29,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::cell::{self, CLOSED};
+use crate::cell;
 use crate::error::{Error, excerpt};
 use crate::format::{
     CEILING_WORD, CELLS, CLOSED_WORD, HEADER_LEN, Header, LAYOUT_WORDS, MAX_NAME_LEN, NAME_WORDS, PAGE_LEN,
@@ -79,16 +79,16 @@ impl Page {
     /// [`Error::CorruptPage`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let io_error = |action| move |source| Error::from_io(action, path, PAGE_LEN as u64, source);
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(io_error("open"))?;
-        let metadata = file.metadata().map_err(io_error("open"))?;
+        let failed_to = |action| move |source| io_error(action, path, source);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed_to("open"))?;
+        let metadata = file.metadata().map_err(failed_to("open"))?;
         if !metadata.is_file() {
             return Err(Error::NotAPage { path: path.to_path_buf() });
         }
         let mut head = Vec::with_capacity(HEADER_LEN);
-        (&file).take(HEADER_LEN as u64).read_to_end(&mut head).map_err(io_error("read"))?;
+        (&file).take(HEADER_LEN as u64).read_to_end(&mut head).map_err(failed_to("read"))?;
         let header = Header::decode(path, metadata.len(), &head)?;
-        let mapping = Mapping::new(&file).map_err(io_error("map"))?;
+        let mapping = Mapping::new(&file).map_err(failed_to("map"))?;
         Ok(Self { path: path.to_path_buf(), header, mapping })
     }
 
@@ -233,7 +233,7 @@ impl PageOwner {
         let published = write_draft(&draft, &image).and_then(|()| fs::hard_link(&draft, path));
         // Not by rename: that would replace an existing page under clients which have the old one mapped.
         let removed = fs::remove_file(&draft);
-        published.and(removed).map_err(|source| Error::from_io("create", path, PAGE_LEN as u64, source))?;
+        published.and(removed).map_err(|source| io_error("create", path, source))?;
         Self::open(path)
     }
 
@@ -293,8 +293,7 @@ impl PageOwner {
         let words = self.page.words();
         words[CLOSED_WORD].store(1, Ordering::Release);
         for cell in 0..CELLS {
-            // The mark is set in the state itself: every compare-and-swap that is under way fails by it.
-            words[state_word(cell)].fetch_or(CLOSED, Ordering::AcqRel);
+            cell::close(&words[state_word(cell)]);
         }
         Closed { last_issued: self.page.last_issued() }
     }
@@ -334,5 +333,17 @@ fn allocate(file: &File, len: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, len) {
         Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
         outcome => outcome.map_err(io::Error::from),
+    }
+}
+
+/// A failed operation on the page's file; a full disk and a page that exists have variants of their own.
+fn io_error(action: &'static str, path: &Path, source: io::Error) -> Error {
+    let path = path.to_path_buf();
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Error::DiskFull { path, bytes: PAGE_LEN as u64, source }
+        }
+        io::ErrorKind::AlreadyExists => Error::PageExists { path },
+        _ => Error::Io { action, path, source },
     }
 }

@@ -1,0 +1,11 @@
+//! The crate as its callers see it. One binary, a module a subject.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
+
+mod generator;
+mod layout;
+mod page;
+mod processes;
+mod properties;
+mod threads;
+mod virtual_time;
