@@ -41,8 +41,9 @@
 //! # What it costs
 //!
 //! No async runtime, no TLS, no thread of its own, no open file between requests; one page of 16 KiB mapped for
-//! each client. To find its current page a generator reads one pointer that only a loss changes (`arc-swap`: no
-//! reader ever waits or writes what another thread writes).
+//! each client. On top of the ID itself comes one load of a word that only a loss changes. After a loss, a
+//! generator made before it reads a pointer more for each ID (`arc-swap`: no reader ever waits or writes what
+//! another thread writes); a clone made then does not.
 //!
 //! # In an async program
 //!
