@@ -4,19 +4,24 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use cosid_kube::codec::{self, FINALIZER, lease_name};
+use cosid_kube::codec::{self, FINALIZER, SlotLease, lease_name};
 use cosid_kube::pool::{PoolLayout, SlotPoolStatus, SlotRange, Watermark, crd_yaml};
 use cosid_kube::{ApiClock, ClusterOptions, KubeStore, SlotPool, SlotPoolSpec, config, find_pool, transport};
 use cosid_lease::conformance::{self, CASES, Fixture, PoolSpec};
 use cosid_lease::{Owner, Record, SlotState, SlotStore as _, StoreError, Terms, algebra};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use xtask::cluster::{Cluster, Options};
 
 /// One control plane for all tests here; each has a namespace of its own.
-static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(start);
+
+/// Another one, whose API server goes away at times: for one test alone.
+static UNSTEADY: LazyLock<Cluster> = LazyLock::new(start);
+
+fn start() -> Cluster {
     let cluster = Cluster::start(Options::default()).unwrap();
     let file = cluster.kubeconfig().with_file_name("crd.yaml");
     std::fs::write(&file, crd_yaml().unwrap()).unwrap();
@@ -24,12 +29,13 @@ static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| {
     assert!(said.contains("created"), "{said}");
     cluster.kubectl(&["wait", "--for=condition=Established", "crd/slotpools.cosid.dev"]).unwrap();
     cluster
-});
+}
 
 const TERMS: Terms = Terms { ttl: 30_000, tolerance: 1_000 };
 
 /// A namespace, and the administrator's way to it.
 struct Bench {
+    cluster: &'static Cluster,
     namespace: String,
     client: Client,
     clock: ApiClock,
@@ -37,11 +43,15 @@ struct Bench {
 
 impl Bench {
     async fn new(namespace: &str) -> Self {
-        let kubeconfig = tokio::task::spawn_blocking(|| CLUSTER.kubeconfig()).await.unwrap();
-        let (client, clock) = connect(kubeconfig).await;
+        Self::on(&CLUSTER, namespace).await
+    }
+
+    async fn on(cluster: &'static LazyLock<Cluster>, namespace: &str) -> Self {
+        let cluster: &Cluster = tokio::task::spawn_blocking(|| &**cluster).await.unwrap();
+        let (client, clock) = connect(cluster.kubeconfig()).await;
         let name = Namespace { metadata: named(namespace), ..Namespace::default() };
         Api::all(client.clone()).create(&PostParams::default(), &name).await.unwrap();
-        Self { namespace: namespace.into(), client, clock }
+        Self { cluster, namespace: namespace.into(), client, clock }
     }
 
     /// A pool, made and opened as its controller does.
@@ -82,11 +92,12 @@ impl Bench {
 
     /// Somebody with these rules in the namespace and no others.
     async fn subject(&self, name: &str, rules: &[[&str; 2]]) -> (Client, ApiClock) {
+        let cluster = self.cluster;
         let (namespace, name, rules) = (self.namespace.clone(), name.to_owned(), rules.to_vec());
         let rules: Vec<_> = rules.iter().map(|rule| rule.map(str::to_owned)).collect();
         let kubeconfig = tokio::task::spawn_blocking(move || {
             let kubectl =
-                |args: &[&str]| CLUSTER.kubectl(&[args, &["--namespace", &namespace]].concat()).unwrap();
+                |args: &[&str]| cluster.kubectl(&[args, &["--namespace", &namespace]].concat()).unwrap();
             kubectl(&["create", "serviceaccount", &name]);
             for (index, [verbs, resource]) in rules.iter().enumerate() {
                 let role = format!("{name}-{index}");
@@ -94,18 +105,20 @@ impl Bench {
                 let account = format!("--serviceaccount={namespace}:{name}");
                 kubectl(&["create", "rolebinding", &role, "--role", &role, &account]);
             }
-            let token = CLUSTER.token(&namespace, &name, None).unwrap();
-            CLUSTER.kubeconfig_with_token(&format!("{namespace}-{name}"), &token).unwrap()
+            let token = cluster.token(&namespace, &name, None).unwrap();
+            cluster.kubeconfig_with_token(&format!("{namespace}-{name}"), &token).unwrap()
         });
         connect(&kubeconfig.await.unwrap()).await
     }
 }
 
+const DEADLINE: Duration = Duration::from_secs(5);
+
 async fn connect(kubeconfig: &Path) -> (Client, ApiClock) {
     let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None };
     let config = config::load(&options).await.unwrap();
     let clock = ApiClock::default();
-    (transport::client(&config, Duration::from_secs(10), clock.clone()).unwrap(), clock)
+    (transport::client(&config, DEADLINE, clock.clone()).unwrap(), clock)
 }
 
 fn named(name: &str) -> kube::core::ObjectMeta {
@@ -198,8 +211,7 @@ async fn a_deleted_lease_is_not_brought_back_by_its_holder() {
     let admin = bench.store("orders");
     admin.load().await.unwrap();
     for store in [&agent, &admin] {
-        let refused = store.write(0, &version, &record).await.unwrap_err();
-        assert!(matches!(refused, StoreError::Gone | StoreError::Conflict), "{refused:?}");
+        assert_eq!(store.write(0, &version, &record).await.unwrap_err(), StoreError::Conflict);
         assert!(bench.leases().get_opt("orders-0").await.unwrap().is_none());
     }
     // Another Lease of the same name is not the one that was read.
@@ -231,12 +243,14 @@ async fn one_corrupt_lease_leaves_the_others() {
         // Later than any time that can be read.
         "spec": { "renewTime": "9999-12-31T23:59:59.999999Z" },
     });
-    bench.leases().patch("orders-1", &PatchParams::default(), &Patch::Merge(&spoil)).await.unwrap();
+    let leases: Api<SlotLease> = Api::namespaced(bench.client.clone(), "corrupt");
+    leases.patch("orders-1", &PatchParams::default(), &Patch::Merge(&spoil)).await.unwrap();
     let view = bench.store("orders").load().await.unwrap();
     let states: Vec<_> = view.entries.iter().map(|entry| (entry.slot, &entry.state)).collect();
     let open = SlotState::Open(Record::open(0, 0));
     assert_eq!((states[0], states[2]), ((0, &open), (2, &open)));
     assert!(matches!(states[1], (1, SlotState::Corrupt(_))), "{:?}", states[1]);
+    assert_eq!(leases.list(&ListParams::default()).await.unwrap().items.len(), 3);
 }
 
 #[tokio::test]
@@ -391,4 +405,54 @@ async fn the_api_server_keeps_what_a_pool_may_never_change() {
     assert!(lower.contains("only grows"), "{lower}");
     let none = status(serde_json::Value::Null).await.unwrap_err();
     assert!(none.contains("can't be taken away"), "{none}");
+}
+
+#[tokio::test]
+async fn a_token_that_was_replaced_is_read_again_within_the_call() {
+    let bench = Bench::new("token").await;
+    bench.pool("orders", slots(0, 0)).await;
+    let admin = ClusterOptions { kubeconfig: Some(CLUSTER.kubeconfig().into()), context: None };
+    let admin = config::load(&admin).await.unwrap();
+    let file = CLUSTER.kubeconfig().with_file_name("token-of-agent");
+    std::fs::write(&file, "expired").unwrap();
+    let mut config = kube::Config::new(admin.cluster_url);
+    config.root_cert = admin.root_cert;
+    config.auth_info.token_file = Some(file.to_str().unwrap().to_owned());
+    let clock = ApiClock::default();
+    let client = transport::client(&config, DEADLINE, clock.clone()).unwrap();
+    let store = KubeStore::new(client, clock, "token", "orders", None);
+    assert!(matches!(store.load().await.unwrap_err(), StoreError::Denied(_)));
+
+    bench.subject("agent", &[["get,list,update", "leases"], ["get,list", "slotpools"]]).await;
+    let token = tokio::task::spawn_blocking(|| CLUSTER.token("token", "agent", None)).await.unwrap().unwrap();
+    std::fs::write(&file, token).unwrap();
+    assert_eq!(store.load().await.unwrap().entries.len(), 1);
+}
+
+#[tokio::test]
+async fn an_api_server_that_goes_away_is_no_answer_and_is_found_again() {
+    let bench = Bench::on(&UNSTEADY, "away").await;
+    bench.pool("orders", slots(0, 0)).await;
+    let store = bench.store("orders");
+    let owner = Owner::new("a");
+    let (version, record) = acquire(&store, &owner).await;
+    let cluster = bench.cluster;
+    let blocking = async |work: fn(&Cluster) -> xtask::Result<()>| {
+        tokio::task::spawn_blocking(move || work(cluster)).await.unwrap().unwrap();
+    };
+
+    blocking(Cluster::pause_apiserver).await;
+    let StoreError::Unknown(why) = store.write(0, &version, &record).await.unwrap_err() else {
+        panic!("a write without an answer may have been done")
+    };
+    assert!(why.contains("no answer from the API server within 5000 ms"), "{why}");
+    blocking(Cluster::resume_apiserver).await;
+    // Nothing waits on the connection that hung.
+    assert!(store.read(0).await.unwrap().is_some());
+
+    blocking(Cluster::kill_apiserver).await;
+    let StoreError::Unknown(why) = store.load().await.unwrap_err() else { panic!("nobody is there") };
+    assert!(why.contains("can't be reached"), "{why}");
+    blocking(Cluster::start_apiserver).await;
+    assert_eq!(store.load().await.unwrap().entries.len(), 1);
 }

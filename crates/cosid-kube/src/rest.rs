@@ -66,8 +66,6 @@ impl Failure {
             StatusCode::UNAUTHORIZED => StoreError::Denied(format!(
                 "{said}: the API server does not know this caller; is its token or certificate still valid?"
             )),
-            // An API server that wants the right to create found nothing to update.
-            StatusCode::FORBIDDEN if said.contains("cannot create resource") => StoreError::Gone,
             StatusCode::FORBIDDEN => StoreError::Denied(format!("{said}; this needs {needs}")),
             StatusCode::NOT_FOUND if self.is_not_found() => StoreError::Gone,
             StatusCode::NOT_FOUND => StoreError::Refused(format!(
