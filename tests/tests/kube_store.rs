@@ -1,4 +1,9 @@
 //! The Kubernetes slot store on a real API server.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy takes only #[test] functions for tests, not their fixtures"
+)]
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -25,7 +30,8 @@ fn start() -> Cluster {
     let cluster = Cluster::start(Options::default()).unwrap();
     let file = cluster.kubeconfig().with_file_name("crd.yaml");
     std::fs::write(&file, crd_yaml().unwrap()).unwrap();
-    let said = cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]).unwrap();
+    let said =
+        cluster.kubectl(&["apply", "--warnings-as-errors", "--filename", file.to_str().unwrap()]).unwrap();
     assert!(said.contains("created"), "{said}");
     cluster.kubectl(&["wait", "--for=condition=Established", "crd/slotpools.cosid.dev"]).unwrap();
     cluster
