@@ -139,3 +139,58 @@ fn sensitive(text: &str) -> Result<HeaderValue, Error> {
     header.set_sensitive(true);
     Ok(header)
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::config::{KubeConfigOptions, Kubeconfig};
+
+    use super::*;
+
+    async fn header(user: &str) -> Result<Option<String>, String> {
+        let text = format!(
+            "
+apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: 'https://api.example:6443'}}}}]
+users: [{{name: u, user: {user}}}]
+contexts: [{{name: one, context: {{cluster: c, user: u}}}}]
+current-context: one
+"
+        );
+        let kubeconfig = Kubeconfig::from_yaml(&text).unwrap();
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
+        let credentials = Credentials::new(&config).map_err(|error| error.to_string())?;
+        let header = credentials.header().await.map_err(|error| error.to_string())?;
+        assert!(!format!("{:?}{header:?}", credentials.last()).contains("secret"), "a token is never shown");
+        Ok(header.map(|header| header.to_str().unwrap().to_owned()))
+    }
+
+    fn plugin(status: &str) -> String {
+        let answer = format!(
+            r#"{{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{status}}}"#
+        );
+        let args = serde_json::json!(["-c", format!("echo '{answer}'")]);
+        format!(
+            "{{exec: {{apiVersion: client.authentication.k8s.io/v1, command: sh, args: {args}, interactiveMode: Never}}}}"
+        )
+    }
+
+    #[tokio::test]
+    async fn each_kind_of_credentials_is_shown_as_the_api_server_wants_it() {
+        assert_eq!(header("{}").await.unwrap(), None);
+        assert_eq!(header("{token: secret}").await.unwrap().unwrap(), "Bearer secret");
+        assert_eq!(header("{username: a, password: secret}").await.unwrap().unwrap(), "Basic YTpzZWNyZXQ=");
+        let from_plugin = header(&plugin(r#"{"token":"secret"}"#)).await;
+        assert_eq!(from_plugin.unwrap().unwrap(), "Bearer secret");
+    }
+
+    #[tokio::test]
+    async fn a_plugin_that_gives_no_token_is_an_error_that_says_what_to_use() {
+        let pair = r#"{"clientCertificateData":"a","clientKeyData":"b"}"#;
+        let why = header(&plugin(pair)).await.unwrap_err();
+        assert!(why.contains("use a kubeconfig with a token or a certificate"), "{why}");
+        let missing = "{exec: {apiVersion: client.authentication.k8s.io/v1, command: /nowhere/plugin, interactiveMode: Never}}";
+        let why = header(missing).await.unwrap_err();
+        assert!(why.contains("credential plugin"), "{why}");
+    }
+}

@@ -13,12 +13,14 @@
 //! Lease without `next-floor` is shut only if it bears no other trace of use either: one that lost the annotation
 //! would be opened again below its holder's window.
 
+mod lease;
 mod read;
 mod write;
 
 use cosid_lease::{Millis, Slot};
 use thiserror::Error;
 
+pub use lease::SlotLease;
 pub use read::{decode, read, slot_of};
 pub use write::{encode, new_lease, open};
 

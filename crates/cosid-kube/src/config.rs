@@ -46,3 +46,50 @@ pub async fn load(options: &ClusterOptions) -> Result<Config, Error> {
         .await
         .map_err(|error| Error::Kubeconfig(format!("{error}; its contexts are: {}", contexts.join(", "))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig() -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let text = "
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: 'https://api.example:6443'}}]
+users: [{name: u, user: {token: secret}}]
+contexts:
+- {name: one, context: {cluster: c, user: u}}
+- {name: two, context: {cluster: c, user: u, namespace: shop}}
+current-context: one
+";
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    async fn namespace(context: Option<&str>) -> Result<String, String> {
+        let file = kubeconfig();
+        let options =
+            ClusterOptions { kubeconfig: Some(file.path().into()), context: context.map(str::to_owned) };
+        load(&options).await.map(|config| config.default_namespace).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn the_context_named_is_taken_else_the_current_one() {
+        assert_eq!(namespace(None).await.unwrap(), "default");
+        assert_eq!(namespace(Some("two")).await.unwrap(), "shop");
+    }
+
+    #[tokio::test]
+    async fn a_context_that_is_not_there_is_answered_with_those_that_are() {
+        let why = namespace(Some("three")).await.unwrap_err();
+        assert!(why.ends_with("its contexts are: one, two"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_there_is_named() {
+        let options = ClusterOptions { kubeconfig: Some("/nowhere/config".into()), context: None };
+        let why = load(&options).await.unwrap_err().to_string();
+        assert!(why.contains("/nowhere/config"), "{why}");
+    }
+}

@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use cosid_lease::{Entry, Record, Slot, SlotState, SlotStore, StoreError, StoreTime, View};
+use cosid_lease::{Entry, Record, Slot, SlotStore, StoreError, StoreTime, View};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{GetParams, ListParams, PostParams};
 use kube::core::Request;
 use kube::{Client, Resource};
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::clock::ApiClock;
-use crate::codec::{self, POOL_LABEL};
+use crate::codec::{self, POOL_LABEL, SlotLease};
 use crate::pool::{SlotPool, to_pool};
 use crate::rest::call;
 
@@ -83,13 +82,10 @@ impl KubeStore {
 
     /// `None` for a Lease whose name makes it no slot of this pool.
     fn entry(&self, json: &[u8]) -> Option<Entry<Arc<Lease>>> {
-        let (lease, unreadable) = parse(json)?;
-        let slot = codec::slot_of(&lease, &self.name)?;
-        let state = match unreadable {
-            Some(why) => SlotState::Corrupt(why),
-            None => codec::decode(&lease, &self.name),
-        };
-        Some(Entry { slot, version: Arc::new(lease), state })
+        let found = SlotLease::from_json(json).ok()?;
+        let slot = codec::slot_of(&found.lease, &self.name)?;
+        let state = found.state(&self.name);
+        Some(Entry { slot, version: Arc::new(found.lease), state })
     }
 
     fn leases(&self) -> Request {
@@ -116,7 +112,7 @@ impl KubeStore {
 
     fn written(&self, sent: &Lease, record: &Record, body: &Bytes) -> Result<Arc<Lease>, StoreError> {
         let odd = |why: &str| StoreError::Unknown(format!("the answer to a write {why}"));
-        let (lease, _) = parse(body).ok_or_else(|| odd("is no Lease"))?;
+        let SlotLease { lease, .. } = SlotLease::from_json(body).map_err(|_| odd("is no Lease"))?;
         if lease.metadata.uid != sent.metadata.uid {
             return Err(odd("is another Lease"));
         }
@@ -187,26 +183,4 @@ impl SlotStore for KubeStore {
 struct RawList<'a> {
     #[serde(borrow)]
     items: Vec<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Named {
-    metadata: ObjectMeta,
-}
-
-/// A Lease without its managed fields, which the API server keeps where an update has none. Where only its metadata
-/// can be read, why not the rest.
-fn parse(json: &[u8]) -> Option<(Lease, Option<String>)> {
-    let (mut lease, unreadable) = match serde_json::from_slice::<Lease>(json) {
-        Ok(lease) => (lease, None),
-        Err(error) => {
-            let Named { metadata } = serde_json::from_slice(json).ok()?;
-            (
-                Lease { metadata, spec: None },
-                Some(codec::CodecError::Unreadable(error.to_string()).to_string()),
-            )
-        }
-    };
-    lease.metadata.managed_fields = None;
-    Some((lease, unreadable))
 }

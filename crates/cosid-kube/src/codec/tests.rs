@@ -381,3 +381,19 @@ fn the_largest_fence_fits() {
     let record = Record { fence: MAX_FENCE, ..held() };
     assert_eq!(decode(&lease(&record), "orders"), SlotState::Open(record));
 }
+
+#[test]
+fn a_lease_with_a_time_past_all_time_leaves_the_list_it_is_in() {
+    let mut good = serde_json::to_value(lease(&held())).unwrap();
+    good["metadata"]["managedFields"] = serde_json::json!([{ "manager": "somebody" }]);
+    let mut bad = good.clone();
+    bad["spec"]["renewTime"] = "9999-12-31T23:59:59.999999Z".into();
+    let list: Vec<SlotLease> = serde_json::from_value(serde_json::json!([good, bad])).unwrap();
+    assert_eq!(list[0].state("orders"), SlotState::Open(held()));
+    assert_eq!(list[0].lease, lease(&held()), "without the managed fields");
+    assert!(matches!(list[1].state("orders"), SlotState::Corrupt(why) if why.contains("can't be read")));
+    assert_eq!(list[1].lease.metadata, list[0].lease.metadata);
+    assert_eq!(SlotLease::from_json(bad.to_string().as_bytes()).unwrap().lease, list[1].lease);
+    bad["metadata"] = "odd".into();
+    assert!(SlotLease::from_json(bad.to_string().as_bytes()).is_err());
+}
