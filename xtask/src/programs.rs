@@ -141,7 +141,7 @@ impl Program {
         let name = self.name.clone();
         let log = self.log.clone();
         let what = || format!("{name} did not end; its log is {}", log.display());
-        until(what, within, || Ok(self.child.try_wait().map_err(Error::io("wait"))?))
+        until(what, within, || self.child.try_wait().map_err(Error::io("wait")))
     }
 
     /// Its exit status, if it has ended.

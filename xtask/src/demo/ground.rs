@@ -98,7 +98,7 @@ impl Ground {
         let leases = cluster.admin.kubectl(&["get", "leases", "-n", NAMESPACE, "-o", columns])?;
         print!("{pools}");
         for line in
-            leases.lines().filter(|line| !line.split_whitespace().nth(2).is_some_and(|fence| fence == "0"))
+            leases.lines().filter(|line| line.split_whitespace().nth(2).is_none_or(|fence| fence != "0"))
         {
             println!("{line}");
         }
