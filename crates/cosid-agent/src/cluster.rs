@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use cosid_id::Layout;
-use cosid_kube::clock::ApiClock;
-use cosid_kube::config::{self, ClusterOptions};
-use cosid_kube::{KubeStore, find_pool, transport};
+use cosid_kube::{ApiClock, ClusterOptions, KubeStore, PoolName, config, find_pool, transport};
 use kube::Client;
 
 use crate::args::Args;
@@ -39,23 +37,21 @@ pub async fn connect(args: &Args) -> Result<Connection, Error> {
 }
 
 impl Connection {
-    /// The namespace of pools that are named without one.
-    pub fn namespace(&self) -> &str {
-        &self.namespace
-    }
-
-    /// A pool's name with its namespace.
-    pub fn full_name(&self, pool: &str) -> String {
-        if pool.contains('/') { pool.to_owned() } else { format!("{}/{pool}", self.namespace) }
+    /// The pool that a reference names; asks nobody.
+    ///
+    /// # Errors
+    /// [`Error::Cluster`] where it is neither `NAME` nor `NAMESPACE/NAME`.
+    pub async fn named_pool(&self, reference: &str) -> Result<PoolName, Error> {
+        Ok(find_pool(&self.client, &self.namespace, Some(reference)).await?)
     }
 
     /// The namespace's only pool, else the one named `default`. Looks until there is one.
-    pub async fn find_pool(&self, board: &StatusBoard) -> String {
+    pub async fn find_pool(&self, board: &StatusBoard) -> PoolName {
         let mut pause = Duration::from_millis(100);
         let mut told = String::new();
         loop {
             let why = match find_pool(&self.client, &self.namespace, None).await {
-                Ok((namespace, name)) => return format!("{namespace}/{name}"),
+                Ok(pool) => return pool,
                 Err(error) => error.to_string(),
             };
             if why != told {
@@ -68,10 +64,9 @@ impl Connection {
         }
     }
 
-    /// The store of a pool, by its full name.
-    pub fn store(&self, full_name: &str, pod_uid: Option<String>) -> KubeStore {
-        let (namespace, name) = full_name.split_once('/').unwrap_or((&self.namespace, full_name));
-        KubeStore::new(self.client.clone(), self.clock.clone(), namespace, name, pod_uid)
+    /// The store of a pool.
+    pub fn store(&self, pool: &PoolName, pod_uid: Option<String>) -> KubeStore {
+        KubeStore::new(self.client.clone(), self.clock.clone(), &*pool.namespace, &*pool.name, pod_uid)
     }
 }
 
@@ -87,5 +82,5 @@ pub fn layout(store: &KubeStore) -> Option<Layout> {
         .unit_ms(u32::try_from(layout.unit_milliseconds).ok()?)
         .epoch_ms(u64::try_from(layout.epoch).ok()?)
         .build();
-    built.inspect_err(|error| tracing::error!("pool {}: its layout can't be used: {error}", store.name())).ok()
+    built.inspect_err(|error| tracing::error!("pool {}: its layout can't be used: {error}", pool.full_name())).ok()
 }

@@ -11,12 +11,12 @@ mod cluster;
 mod directory;
 mod error;
 mod health;
+mod holder;
 mod local;
 mod metrics;
 mod run;
 mod serve;
 mod status;
-mod tenant;
 mod window;
 
 pub use args::{Args, Command, LogFormat, SlotWish, StoreKind};

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cosid_id::Layout;
-use cosid_kube::drive::{self, Command as KeeperCommand};
+use cosid_kube::PoolName;
 use cosid_lease::keeper::Expect;
 use cosid_lease::{Keeper, KeeperConfig, Now, Owner, SlotStore};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 use crate::api::{Api, router};
@@ -18,11 +18,11 @@ use crate::cluster;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::health;
+use crate::holder::AgentHolder;
 use crate::local::{self, LocalStore};
 use crate::metrics::Metrics;
 use crate::serve::serve;
 use crate::status::StatusBoard;
-use crate::tenant::AgentTenant;
 use crate::window::{Resumable, Window};
 
 /// Runs an agent until it is told to stop, or answers its subcommand. Blocks.
@@ -72,7 +72,7 @@ async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
 }
 
 impl Agent {
-    async fn keep_local(self, stop: mpsc::Receiver<KeeperCommand>) -> Result<(), Error> {
+    async fn keep_local(self, stop: oneshot::Receiver<()>) -> Result<(), Error> {
         let name = match self.args.pool.as_deref() {
             Some(pool) if pool.contains('/') => pool.to_owned(),
             Some(pool) => format!("local/{pool}"),
@@ -88,25 +88,33 @@ impl Agent {
             directory.display()
         );
         let resumable = self.window.resume(&self.key, Some(&name))?;
-        self.board.found_pool(&name);
+        if resumable.is_none() {
+            self.board.found_pool(&name);
+        }
         let layout = store.layout();
         self.keep(&name, Arc::new(store), move || Some(layout), resumable, stop).await
     }
 
-    async fn keep_in_cluster(self, mut stop: mpsc::Receiver<KeeperCommand>) -> Result<(), Error> {
-        let connection = cluster::connect(&self.args)?;
-        let asked = self.args.pool.as_deref().map(|pool| connection.full_name(pool));
-        let resumable = self.window.resume(&self.key, asked.as_deref())?;
-        let name = match (&resumable, asked) {
-            (Some(resumable), _) => resumable.pool.clone(),
+    async fn keep_in_cluster(self, mut stop: oneshot::Receiver<()>) -> Result<(), Error> {
+        let connection = cluster::connect(&self.args).await?;
+        let asked = match &self.args.pool {
+            Some(reference) => Some(connection.named_pool(reference).await?),
+            None => None,
+        };
+        let resumable = self.window.resume(&self.key, asked.as_ref().map(PoolName::to_string).as_deref())?;
+        let pool = match (&resumable, asked) {
+            (Some(resumable), _) => connection.named_pool(&resumable.pool).await?,
             (None, Some(asked)) => asked,
             (None, None) => tokio::select! {
                 found = connection.find_pool(&self.board) => found,
-                _ = stop.recv() => return Ok(()),
+                _ = &mut stop => return Ok(()),
             },
         };
-        self.board.found_pool(&name);
-        let store = Arc::new(connection.store(&name, self.args.pod_uid.clone()));
+        let name = pool.to_string();
+        if resumable.is_none() {
+            self.board.found_pool(&name);
+        }
+        let store = Arc::new(connection.store(&pool, self.args.pod_uid.clone()));
         let layout = {
             let store = Arc::clone(&store);
             move || cluster::layout(&store)
@@ -120,7 +128,7 @@ impl Agent {
         store: Arc<S>,
         layout: impl Fn() -> Option<Layout> + Send,
         resumable: Option<Resumable>,
-        stop: mpsc::Receiver<KeeperCommand>,
+        stop: oneshot::Receiver<()>,
     ) -> Result<(), Error> {
         let pod = self.key.rsplit('/').next().unwrap_or_default();
         let config = KeeperConfig {
@@ -140,14 +148,16 @@ impl Agent {
             Some(resumable) => Keeper::resume(config, resumable.binding, now()),
             None => Keeper::new(config, now()),
         };
-        let tenant = AgentTenant {
+        let mut holder = AgentHolder {
             pool: pool.into(),
             layout,
             window: self.window,
             board: self.board,
             metrics: self.metrics,
         };
-        drive::drive(keeper, store, now, tenant, stop).await;
+        // The signals' task drops its end only after it has told.
+        let stopped = async { stop.await.unwrap_or_default() };
+        cosid_kube::drive(keeper, &*store, now, &mut holder, stopped).await;
         Ok(())
     }
 }
@@ -172,24 +182,24 @@ fn key(args: &Args) -> String {
 }
 
 /// SIGTERM and SIGINT ask for an orderly end; the second one ends at once.
-fn stop_signals() -> Result<mpsc::Receiver<KeeperCommand>, Error> {
-    let (sender, receiver) = mpsc::channel(1);
+fn stop_signals() -> Result<oneshot::Receiver<()>, Error> {
+    let (sender, receiver) = oneshot::channel();
     let mut terminate = signal(SignalKind::terminate()).map_err(Error::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Error::Runtime)?;
     tokio::spawn(async move {
-        for nth in 1.. {
+        let mut next = async || {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            if nth > 1 {
-                tracing::warn!("a second signal: ending at once; the lease expires by itself");
-                std::process::exit(1);
-            }
-            tracing::info!("closing the page and releasing the slot");
-            // The receiver is gone only when the agent is ending anyway.
-            let _ = sender.send(KeeperCommand::Stop).await;
-        }
+        };
+        next().await;
+        tracing::info!("closing the page and releasing the slot");
+        // The receiver is gone only when the agent is ending anyway.
+        let _ = sender.send(());
+        next().await;
+        tracing::warn!("a second signal: ending at once; the lease expires by itself");
+        std::process::exit(1);
     });
     Ok(receiver)
 }

@@ -100,3 +100,6 @@ async fn ask<S: SlotStore>(
     let late = |_| Err(StoreError::Unknown(format!("no answer within {timeout} ms")));
     (id, answered.unwrap_or_else(late))
 }
+
+#[cfg(test)]
+mod tests;

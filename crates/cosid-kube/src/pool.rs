@@ -351,3 +351,6 @@ fn conditions_schema(_: &mut schemars::SchemaGenerator) -> Schema {
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

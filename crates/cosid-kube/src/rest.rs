@@ -90,3 +90,48 @@ fn without_answer(error: &Error) -> StoreError {
         other => StoreError::Unknown(other.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: u16, status: Option<serde_json::Value>) -> StoreError {
+        let status = status.map(|status| serde_json::from_value(status).unwrap());
+        Failure::Refused { code: StatusCode::from_u16(code).unwrap(), status }
+            .to_store_error("`get` on leases")
+    }
+
+    fn said(code: u16) -> StoreError {
+        let details = serde_json::json!({ "name": "p-1", "kind": "leases" });
+        refused(code, Some(serde_json::json!({ "message": "it said so", "code": code, "details": details })))
+    }
+
+    #[test]
+    fn each_answer_is_what_the_keeper_has_to_know() {
+        assert_eq!(said(409), StoreError::Conflict);
+        assert_eq!(said(404), StoreError::Gone);
+        assert_eq!(said(403), StoreError::Denied("it said so; this needs `get` on leases".into()));
+        assert!(
+            matches!(said(401), StoreError::Denied(why) if why.contains("is its token or certificate still valid"))
+        );
+        for code in [400, 405, 413, 415, 422] {
+            assert_eq!(said(code), StoreError::Refused("it said so".into()), "{code}");
+        }
+        for code in [429, 500, 502, 503, 504] {
+            assert!(matches!(said(code), StoreError::Unknown(why) if why.ends_with("it said so")), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_the_server_does_not_have_is_a_missing_crd_and_no_missing_object() {
+        assert!(matches!(refused(404, None), StoreError::Refused(why) if why.contains("install the CRD")));
+    }
+
+    #[test]
+    fn a_request_that_was_not_sent_was_not_done() {
+        let broken = |error| Failure::Broken(error).to_store_error("");
+        assert!(matches!(broken(Error::Credentials("none".into())), StoreError::Denied(_)));
+        assert!(matches!(broken(Error::Unreachable("reset".into())), StoreError::Unknown(_)));
+        assert!(matches!(broken(Error::Deadline(std::time::Duration::ZERO)), StoreError::Unknown(_)));
+    }
+}

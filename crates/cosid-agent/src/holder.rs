@@ -1,7 +1,7 @@
 //! Does what the keeper says with the page, and tells people.
 
 use cosid_id::Layout;
-use cosid_kube::drive::Tenant;
+use cosid_kube::Holder;
 use cosid_lease::keeper::Binding;
 use cosid_lease::{LossReason, Millis, Report};
 
@@ -10,7 +10,7 @@ use crate::status::StatusBoard;
 use crate::window::Window;
 
 /// The agent's side of a lease.
-pub struct AgentTenant<L> {
+pub struct AgentHolder<L> {
     /// The pool's name.
     pub pool: String,
     /// Gives the pool's layout once the pool was loaded.
@@ -23,8 +23,8 @@ pub struct AgentTenant<L> {
     pub metrics: Metrics,
 }
 
-impl<L: Fn() -> Option<Layout> + Send> Tenant for AgentTenant<L> {
-    fn hold(&mut self, binding: Binding) {
+impl<L: Fn() -> Option<Layout> + Send> Holder for AgentHolder<L> {
+    async fn hold(&mut self, binding: Binding) {
         // A slot is acquired only from a pool that was loaded.
         let layout = (self.layout)().unwrap_or(Layout::MILLISECOND);
         self.window.hold(&self.pool, layout, binding);
@@ -34,7 +34,7 @@ impl<L: Fn() -> Option<Layout> + Send> Tenant for AgentTenant<L> {
         self.window.extend(ceiling, expires_at);
     }
 
-    fn close(&mut self) -> Millis {
+    async fn close(&mut self) -> Millis {
         self.window.close()
     }
 

@@ -1,0 +1,186 @@
+//! Where the demo plays: a control plane of its own, the user's cluster, or this machine's memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::cluster::{Cluster, Options as ClusterOptions};
+use crate::demo::{Narrator, Options, PATIENCE};
+use crate::programs::{self, Program, until};
+use crate::{Error, Result, paths};
+
+/// The namespace of the pool and its agents.
+const NAMESPACE: &str = "cosid-demo";
+/// The namespace of the controller.
+const SYSTEM: &str = "cosid-system";
+/// The pool of `examples/slotpool.yaml`.
+const POOL: &str = "orders";
+
+pub(super) enum Ground {
+    Memory { store: PathBuf, ttl_seconds: u64 },
+    Cluster(Box<InCluster>),
+}
+
+pub(super) struct InCluster {
+    admin: Admin,
+    dir: PathBuf,
+    _controller: Program,
+}
+
+/// Who may do everything.
+enum Admin {
+    Own(Box<Cluster>),
+    Users { context: String },
+}
+
+impl Ground {
+    pub(super) fn prepare(options: &Options, dir: &Path, ttl_seconds: u64, tell: &Narrator) -> Result<Self> {
+        if options.memory {
+            tell.say("no cluster: the slots are kept in this machine's memory");
+            return Ok(Self::Memory { store: dir.join("store"), ttl_seconds });
+        }
+        let admin = match &options.context {
+            Some(context) => Admin::Users { context: context.clone() },
+            None => Admin::Own(Box::new(Cluster::start(ClusterOptions::default())?)),
+        };
+        match &admin {
+            Admin::Own(cluster) => tell.say(format!("a control plane is up: {}", cluster.server_url())),
+            Admin::Users { context } => tell.say(format!("using the cluster of context {context}")),
+        }
+        let root = paths::workspace();
+        admin.kubectl(&["apply", "-f", &text(&root.join("crds/slotpools.cosid.dev.yaml"))])?;
+        let established = "--for=condition=Established";
+        admin.kubectl(&["wait", established, "crd/slotpools.cosid.dev", "--timeout=30s"])?;
+        for namespace in [SYSTEM, NAMESPACE] {
+            admin.make_namespace(namespace)?;
+        }
+        admin.kubectl(&["apply", "-n", NAMESPACE, "-f", &text(&root.join("examples/slotpool.yaml"))])?;
+        let ttl = format!(r#"{{"spec":{{"ttlSeconds":{ttl_seconds}}}}}"#);
+        admin.kubectl(&["patch", "slotpool", POOL, "-n", NAMESPACE, "--type=merge", "-p", &ttl])?;
+        tell.say(format!(
+            "applied the CRD and examples/slotpool.yaml (with a ttl of {ttl_seconds} s, not 30, so that you need not wait)"
+        ));
+
+        let controller = start_controller(&admin, dir)?;
+        let ready = "--for=condition=Ready";
+        admin.kubectl(&["wait", ready, &format!("slotpool/{POOL}"), "-n", NAMESPACE, "--timeout=60s"])?;
+        let slots = admin.kubectl(&["get", "leases", "-n", NAMESPACE, "-o", "name"])?.lines().count();
+        tell.say(format!("the controller runs and has made the pool's {slots} slots, a Lease each"));
+        Ok(Self::Cluster(Box::new(InCluster { admin, dir: dir.into(), _controller: controller })))
+    }
+
+    /// The command that starts an agent, but for its socket.
+    pub(super) fn agent(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(programs::path("cosid-agent")?);
+        match self {
+            Self::Memory { store, ttl_seconds } => {
+                command.args(["--store", "memory", "--pool", POOL, "--memory-ttl", &ttl_seconds.to_string()]);
+                command.arg("--store-dir").arg(store);
+            }
+            Self::Cluster(cluster) => {
+                let kubeconfig = cluster.admin.kubeconfig_of(NAMESPACE, name, &cluster.dir)?;
+                command.arg("--kubeconfig").arg(kubeconfig).args(["--pool", POOL, "--namespace", NAMESPACE]);
+            }
+        }
+        command.args(["--key", &format!("{NAMESPACE}/{name}")]);
+        Ok(command)
+    }
+
+    /// Prints who has which slot.
+    pub(super) fn show_slots(&self, tell: &Narrator) -> Result<()> {
+        let Self::Cluster(cluster) = self else { return Ok(()) };
+        tell.say("kubectl get slotpools,leases (the leases that somebody has had)");
+        let pools = cluster.admin.kubectl(&["get", "slotpools", "-n", NAMESPACE])?;
+        let columns = "custom-columns=SLOT:.metadata.name,HOLDER:.spec.holderIdentity,FENCE:.spec.leaseTransitions,\
+                       RENEWED:.spec.renewTime,NEXT-FLOOR:.metadata.annotations.cosid\\.dev/next-floor";
+        let leases = cluster.admin.kubectl(&["get", "leases", "-n", NAMESPACE, "-o", columns])?;
+        print!("{pools}");
+        for line in leases.lines().filter(|line| !line.split_whitespace().nth(2).is_some_and(|fence| fence == "0")) {
+            println!("{line}");
+        }
+        Ok(())
+    }
+
+    /// Takes away what was put into the user's cluster. A control plane of the demo's own goes as a whole.
+    pub(super) fn clean_up(self, tell: &Narrator) -> Result<()> {
+        let Self::Cluster(cluster) = self else { return Ok(()) };
+        if let Admin::Users { .. } = &cluster.admin {
+            tell.say("removing the pool and the demo's namespaces from your cluster; the CRD stays");
+            cluster.admin.kubectl(&["delete", "slotpool", POOL, "-n", NAMESPACE, "--timeout=60s"])?;
+            cluster.admin.kubectl(&["delete", "namespace", NAMESPACE, SYSTEM, "--timeout=60s"])?;
+        }
+        Ok(())
+    }
+}
+
+impl Admin {
+    fn command(&self) -> Command {
+        match self {
+            Self::Own(cluster) => cluster.kubectl_command(cluster.kubeconfig()),
+            Self::Users { context } => {
+                let mut command = Command::new("kubectl");
+                command.args(["--context", context]);
+                command
+            }
+        }
+    }
+
+    fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let output = self.command().args(args).output().map_err(Error::io("start kubectl"))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        Err(Error::Command {
+            command: format!("kubectl {}", args.join(" ")),
+            status: output.status.to_string(),
+            output: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    fn make_namespace(&self, namespace: &str) -> Result<()> {
+        if self.kubectl(&["get", "namespace", namespace]).is_err() {
+            self.kubectl(&["create", "namespace", namespace])?;
+        }
+        Ok(())
+    }
+
+    /// Makes a service account and a kubeconfig with its token: what an agent in a pod has.
+    fn kubeconfig_of(&self, namespace: &str, account: &str, dir: &Path) -> Result<PathBuf> {
+        if self.kubectl(&["get", "serviceaccount", account, "-n", namespace]).is_err() {
+            self.kubectl(&["create", "serviceaccount", account, "-n", namespace])?;
+        }
+        let token = self.kubectl(&["create", "token", account, "-n", namespace])?;
+        let view = self.kubectl(&["config", "view", "--raw", "--minify", "--flatten", "-o", "json"])?;
+        let view: serde_json::Value =
+            serde_json::from_str(&view).map_err(|error| Error::Wrong(format!("kubectl config view: {error}")))?;
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": account,
+            "clusters": [{ "name": "cluster", "cluster": view["clusters"][0]["cluster"] }],
+            "users": [{ "name": account, "user": { "token": token.trim() } }],
+            "contexts": [{ "name": account, "context": { "cluster": "cluster", "user": account, "namespace": namespace } }],
+        });
+        let path = dir.join(format!("{account}.kubeconfig"));
+        fs::write(&path, config.to_string()).map_err(Error::io(format_args!("write {}", path.display())))?;
+        Ok(path)
+    }
+}
+
+/// Starts the controller as a service account of its own, with the rights that the chart gives it.
+fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
+    let account = "cosid-controller";
+    let kubeconfig = admin.kubeconfig_of(SYSTEM, account, dir)?;
+    admin.kubectl(&["apply", "-f", &text(&paths::workspace().join("charts/cosid/files/rbac.yaml"))])?;
+    let mut command = Command::new(programs::path("cosid-controller")?);
+    command.arg("--kubeconfig").arg(kubeconfig);
+    command.args(["--namespace", SYSTEM, "--listen", "127.0.0.1:0"]);
+    let mut controller = Program::start(account, command, dir)?;
+    let running = || Ok(controller.has_ended()?.is_none().then_some(()));
+    until(|| "the controller ended".into(), PATIENCE, running)?;
+    Ok(controller)
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
