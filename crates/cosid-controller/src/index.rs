@@ -121,14 +121,19 @@ impl Index {
         gone
     }
 
-    /// Takes in a Lease, and says what that means, to which pool.
-    pub fn put_lease(&mut self, mut lease: Lease) -> Option<(PoolKey, Change)> {
-        lease.metadata.managed_fields = None;
-        let key = PoolKey::of_lease(&lease)?;
-        let name = lease.name_any();
+    /// Takes in a Lease, unless a newer version of it is known, and says what that means, to which pool.
+    pub fn put_lease(&mut self, lease: Lease) -> Option<(PoolKey, Change)> {
         if self.filed(&lease).is_some_and(|filed| is_older(&lease, filed)) {
             return None;
         }
+        self.list_lease(lease)
+    }
+
+    /// Takes in a Lease of a complete list, whatever is known: an API server that was restored begins at old versions.
+    pub fn list_lease(&mut self, mut lease: Lease) -> Option<(PoolKey, Change)> {
+        lease.metadata.managed_fields = None;
+        let key = PoolKey::of_lease(&lease)?;
+        let name = lease.name_any();
         let before = self.unfile(&lease).filter(|before| before.0 == key).map(|before| before.1);
         let change = before.as_deref().map_or(Change::Work, |before| compare(before, &lease, &key.name));
         if let Some(before) = before.filter(|before| has_lost_its_history(before, &lease)) {
@@ -235,7 +240,8 @@ fn compare(before: &Lease, after: &Lease, pool: &str) -> Change {
         _ if other => Change::Work,
         (Open(before), Open(after)) if before.fence == after.fence => {
             let owner = |record: &cosid_lease::Record| record.holding().map(|holding| holding.owner.clone());
-            if owner(&before) == owner(&after) { Change::Nothing } else { Change::Counts }
+            let renewed = before.holding().is_some() && owner(&before) == owner(&after);
+            if renewed || before == after { Change::Nothing } else { Change::Counts }
         }
         (Open(_), Open(_)) => Change::Counts,
         (before, after) if before == after => Change::Nothing,

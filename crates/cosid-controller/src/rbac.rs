@@ -139,8 +139,3 @@ pub fn corrected<K: ResourceExt + Clone + PartialEq>(
     correct(&mut right, wanted);
     Ok((right != found).then_some(right))
 }
-
-/// Who is bound. What a binding binds to can't be changed, and its name says it.
-pub fn correct_binding(found: &mut RoleBinding, wanted: &RoleBinding) {
-    found.subjects = wanted.subjects.clone();
-}

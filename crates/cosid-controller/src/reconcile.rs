@@ -27,6 +27,7 @@ use cosid_kube::codec::FINALIZER;
 use cosid_kube::pool::{SlotPool, Watermark, to_pool};
 use cosid_lease::{Millis, Pool, Slot};
 use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 
 use crate::events::{Announcer, Fact, oddities};
@@ -52,9 +53,7 @@ pub struct Reconciler {
     /// Metrics.
     pub metrics: Arc<Metrics>,
     /// The Roles that were last written or found right, by pool: they are read again only after a change or a resync.
-    granted: Mutex<
-        HashMap<PoolKey, Vec<(k8s_openapi::api::rbac::v1::Role, k8s_openapi::api::rbac::v1::RoleBinding)>>,
-    >,
+    granted: Mutex<HashMap<PoolKey, Vec<(Role, RoleBinding)>>>,
 }
 
 /// When to look again if nothing happens, ms; `None`: only a change matters.
@@ -80,7 +79,6 @@ impl Reconciler {
         };
         let done = self.reconcile_pool(key, Arc::clone(&pool)).await;
         if let Err(error @ (Error::Tombstone { .. } | Error::Kube(_) | Error::Occupied { .. })) = &done {
-            self.announcer.tell(&pool, &Fact::Failed { reason: error.reason(), why: error.to_string() });
             self.say_unserved(key, error).await?;
         }
         done
@@ -122,13 +120,13 @@ impl Reconciler {
 
         let slots = self.slots(key, &pool)?;
         let model = to_pool(&pool)?;
-        let still_missing = provision::missing(&model, &slots).len() - occupied.len();
+        let still_missing = provision::missing(&model, &slots).len().saturating_sub(occupied.len());
         let found = Found { slots: &slots, missing: still_missing, occupied: &occupied };
         self.say(&pool, &model, found).await?;
-        if outdated > 0 || still_missing > 0 {
+        if outdated > 0 {
             return Ok(NOW);
         }
-        Ok(self.pause(&slots))
+        Ok(if still_missing > 0 { Some(LEAST_PAUSE) } else { self.pause(&slots) })
     }
 
     async fn add_finalizer(&self, pool: &SlotPool) -> Result<Arc<SlotPool>, Error> {
@@ -153,8 +151,8 @@ impl Reconciler {
             Some(kept) => tombstone::decode(key, &kept)?,
             None => Kept::default(),
         };
-        let begin = i64::try_from(fresh.not_before()?.unwrap_or(0)).unwrap_or(i64::MAX);
-        let begin = Kept { watermark: Watermark { next_floor: begin, fence: 0 }, retired: BTreeSet::new() };
+        let watermark = Watermark { next_floor: begin(&fresh)?, fence: 0 };
+        let begin = Kept { watermark, retired: BTreeSet::new() };
         self.keep(&fresh, &kept.merged(&begin)).await
     }
 
@@ -191,10 +189,9 @@ impl Reconciler {
                 self.writes.put_role(&role).await?;
             }
             let found = self.writes.read_binding(namespace, &name).await?;
-            let correct = |found: &mut k8s_openapi::api::rbac::v1::RoleBinding, binding: &_| {
-                rbac::correct_binding(found, binding);
-            };
-            if let Some(binding) = rbac::corrected(binding, found, correct)? {
+            let subjects =
+                |found: &mut RoleBinding, wanted: &RoleBinding| found.subjects = wanted.subjects.clone();
+            if let Some(binding) = rbac::corrected(binding, found, subjects)? {
                 self.writes.put_binding(&binding).await?;
             }
         }
@@ -231,6 +228,7 @@ impl Reconciler {
             let mut changed = (*pool).clone();
             changed.status = Some(status);
             self.writes.put_status(&changed).await?;
+            self.announcer.tell(&pool, &Fact::Failed { reason: error.reason(), why: error.to_string() });
         }
         Ok(())
     }
@@ -255,4 +253,9 @@ impl Reconciler {
         let now = i64::try_from(self.now()? / 1_000).unwrap_or(0);
         Timestamp::from_second(now).map_err(|_| Error::NoTime)
     }
+}
+
+/// Before this no slot of the pool begins, Unix ms: the operator says so.
+fn begin(pool: &SlotPool) -> Result<i64, Error> {
+    Ok(i64::try_from(pool.not_before()?.unwrap_or(0)).unwrap_or(i64::MAX))
 }

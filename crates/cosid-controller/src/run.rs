@@ -11,7 +11,7 @@ use cosid_lease::Millis;
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::Error;
 use crate::events::Announcer;
@@ -163,15 +163,23 @@ impl Loop {
             let full = self.reconciliations.len() >= POOLS_AT_ONCE;
             tokio::select! {
                 Some((key, after)) = self.parts.wanted.recv() => self.want(key, after),
-                Some(Ok((key, outcome))) = self.reconciliations.join_next() => {
-                    self.schedule.ended(&key, outcome, monotonic());
-                    self.count();
-                }
+                Some(ended) = self.reconciliations.join_next() => self.ended(ended),
                 changed = self.leads.changed() => if changed.is_ok() { self.led() },
                 _ = resync.tick() => self.resync(),
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() && !full => {}
             }
         }
+    }
+
+    fn ended(&mut self, ended: Result<(PoolKey, Outcome), JoinError>) {
+        match ended {
+            Ok((key, outcome)) => self.schedule.ended(&key, outcome, monotonic()),
+            // A panic is a fault of this program: it ends, and is started again.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // Cut off when the lead was lost: nothing is scheduled any more.
+            Err(_) => {}
+        }
+        self.count();
     }
 
     fn want(&mut self, key: PoolKey, after: Millis) {

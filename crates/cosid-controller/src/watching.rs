@@ -102,9 +102,13 @@ impl Watching {
                 Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(lease)) => {
                     listed.insert((lease.namespace().unwrap_or_default(), lease.name_any()));
-                    self.put_lease(lease);
+                    let change = self.index().list_lease(lease);
+                    self.lease_changed(change);
                 }
-                Ok(Event::Apply(lease)) => self.put_lease(lease),
+                Ok(Event::Apply(lease)) => {
+                    let change = self.index().put_lease(lease);
+                    self.lease_changed(change);
+                }
                 Ok(Event::Delete(lease)) => {
                     let let_go = lease.metadata.deletion_timestamp.is_some();
                     let key = self.index().drop_lease(&lease, let_go && lease.finalizers().is_empty());
@@ -145,8 +149,7 @@ impl Watching {
         self.want(key, 0);
     }
 
-    fn put_lease(&self, lease: Lease) {
-        let change = self.index().put_lease(lease);
+    fn lease_changed(&self, change: Option<(PoolKey, Change)>) {
         match change {
             Some((key, Change::Work)) => self.want(key, 0),
             Some((key, Change::Counts)) => self.want(key, COUNT_AFTER),

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::observe::{Slots, State};
 use super::provision;
 use super::watermark::{Kept, Retirement, keep};
-use super::{Again, NOW, Reconciler};
+use super::{Again, NOW, Reconciler, begin};
 use crate::events::Fact;
 use crate::index::{PoolKey, PoolView};
 use crate::writes::CALLS_AT_ONCE;
@@ -30,7 +30,8 @@ impl Reconciler {
         let pool = self.writes.read_pool(key).await?.ok_or_else(|| Error::Conflict(format!("pool {key}")))?;
         let pool = self.ensure_watermark(key, &pool).await?;
         let kept = Kept::of(pool.status.as_ref());
-        let (needed, retirements) = keep(&kept, history(&going, &view), &key.name, self.now()?);
+        let (needed, retirements) =
+            keep(&kept, begin(&pool)?, history(&going, &view), &key.name, self.now()?);
         if !kept.covers(&needed) {
             self.keep(&pool, &needed).await?;
             self.tell_retired(&pool, retirements);
@@ -52,7 +53,7 @@ impl Reconciler {
         let going = going(&view);
         let found = self.writes.read_tombstone(key).await?;
         let kept = found.as_ref().map_or(Ok(Kept::default()), |found| tombstone::decode(key, found))?;
-        let (needed, _) = keep(&kept, history(&going, &view), &key.name, self.now()?);
+        let (needed, _) = keep(&kept, 0, history(&going, &view), &key.name, self.now()?);
         if !kept.covers(&needed) {
             let map = tombstone::encode(key, &needed, self.writes.own_namespace(), found);
             self.writes.put_tombstone(&map).await?;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use cosid_kube::codec;
-use cosid_kube::pool::SlotPool;
+use cosid_kube::pool::{SlotPool, Watermark};
 use cosid_lease::{Pool, Slot};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 
 use super::observe::{Slots, State};
-use super::{Reconciler, provision};
+use super::{Reconciler, begin, provision};
 use crate::Error;
 use crate::index::PoolKey;
 use crate::writes::{CALLS_AT_ONCE, Made};
@@ -83,6 +83,7 @@ impl Reconciler {
             return Err(changed());
         }
         let watermark = fresh.status.as_ref().and_then(|status| status.watermark).ok_or_else(changed)?;
+        let watermark = Watermark { next_floor: watermark.next_floor.max(begin(&fresh)?), ..watermark };
         stream::iter(shut.into_iter().map(Ok))
             .try_for_each_concurrent(CALLS_AT_ONCE, async |lease: Arc<Lease>| {
                 let opened = codec::open(&lease, watermark, fresh.spec.ttl_seconds)

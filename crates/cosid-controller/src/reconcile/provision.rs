@@ -38,21 +38,24 @@ pub fn missing(pool: &Pool, slots: &Slots) -> Vec<Slot> {
 /// never touched.
 #[must_use]
 pub fn mended(lease: &Lease, pool: &SlotPool) -> Option<Lease> {
-    let made = codec::new_lease(pool, codec::slot_of(lease, &pool.name_any())?);
-    if lease.metadata.deletion_timestamp.is_some() {
+    let slot = codec::slot_of(lease, &pool.name_any())?;
+    let owners = lease.metadata.owner_references.as_deref().unwrap_or_default();
+    let is_whole = lease.labels().get(POOL_LABEL) == pool.metadata.name.as_ref()
+        && lease.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
+        && !owners.is_empty();
+    // One that is being deleted takes no finalizer any more.
+    if is_whole || lease.metadata.deletion_timestamp.is_some() {
         return None;
     }
+    let whole = codec::new_lease(pool, slot).metadata;
     let mut mended = lease.clone();
-    let labels = mended.metadata.labels.get_or_insert_default();
-    labels.insert(POOL_LABEL.to_owned(), pool.name_any());
-    let finalizers = mended.metadata.finalizers.get_or_insert_default();
-    if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
-        finalizers.push(FINALIZER.to_owned());
+    mended.labels_mut().extend(whole.labels.unwrap_or_default());
+    mended.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+    mended.finalizers_mut().extend(whole.finalizers.unwrap_or_default());
+    if owners.is_empty() {
+        mended.metadata.owner_references = whole.owner_references;
     }
-    if mended.metadata.owner_references.iter().flatten().next().is_none() {
-        mended.metadata.owner_references = made.metadata.owner_references;
-    }
-    (mended != *lease).then_some(mended)
+    Some(mended)
 }
 
 /// The Leases that go before a pool does: all but those that are live, and those on their way already.

@@ -29,7 +29,7 @@ impl Reconciler {
         }
         if !slots.0.is_empty() {
             self.say(&pool, model, Found { slots: &slots, missing: 0, occupied: &[] }).await?;
-            return Ok(self.pause(&slots).or(Some(LEAST_PAUSE)));
+            return Ok(self.pause(&slots));
         }
         self.bury(key, &pool).await
     }

@@ -59,21 +59,24 @@ impl Kept {
 }
 
 /// What is to be kept of a pool once the history of these Leases is in it, and the slots that are retired for it. `kept`
-/// is what is kept already; `now` is Unix ms, the lower bound of the store clock.
+/// is what is kept already; before `begin` (Unix ms) no slot begins, by the operator's word, however far ahead it is; `now`
+/// is Unix ms, the lower bound of the store clock.
 ///
 /// The floor of a Lease that can't be read is in no one's knowledge: its slot is retired, never guessed.
 #[must_use]
 pub fn keep<'a>(
     kept: &Kept,
+    begin: i64,
     leases: impl IntoIterator<Item = &'a Lease>,
     pool: &str,
     now: Millis,
 ) -> (Kept, Vec<Retirement>) {
+    let known = Watermark { next_floor: kept.watermark.next_floor.max(begin), ..kept.watermark };
     let mut all = kept.clone();
     let mut retirements = Vec::new();
     for lease in leases {
         let Some(slot) = codec::slot_of(lease, pool) else { continue };
-        match judge(lease, kept.watermark, now) {
+        match judge(lease, known, now) {
             Ok(watermark) => all = all.merged(&Kept { watermark, retired: BTreeSet::new() }),
             Err(why) => {
                 if all.retired.insert(slot) {
@@ -86,7 +89,7 @@ pub fn keep<'a>(
 }
 
 /// The watermark that a Lease's history needs, or why it must not lift the pool's that far.
-fn judge(lease: &Lease, current: Watermark, now: Millis) -> Result<Watermark, String> {
+fn judge(lease: &Lease, known: Watermark, now: Millis) -> Result<Watermark, String> {
     let record = match codec::read(lease) {
         Ok(Some(record)) => record,
         // Never opened: nobody ever held it.
@@ -95,9 +98,9 @@ fn judge(lease: &Lease, current: Watermark, now: Millis) -> Result<Watermark, St
     };
     // next_floor is at or above the ceiling in every Lease that can be read; it costs nothing not to rely on it.
     let floor = record.holding().map_or(record.next_floor, |holding| holding.ceiling.max(record.next_floor));
-    // What the watermark covers already lifts nothing: a pool may not begin before next year.
-    let lifts_floor = i64::try_from(floor).map_or(true, |floor| floor > current.next_floor);
-    let lifts_fence = i64::from(record.fence) > i64::from(current.fence);
+    // What is known to be wanted or covered is not implausible: a pool may not begin before next year.
+    let lifts_floor = i64::try_from(floor).map_or(true, |floor| floor > known.next_floor);
+    let lifts_fence = i64::from(record.fence) > i64::from(known.fence);
     if lifts_floor && floor > now.saturating_add(FAR_AHEAD) {
         let hours = (floor - now) / 3_600_000;
         return Err(format!("its next floor {floor} is {hours} h ahead of the API server's clock"));
