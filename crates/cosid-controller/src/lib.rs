@@ -1,1 +1,25 @@
-//! The SlotPool controller.
+//! The SlotPool controller: provisions Leases, keeps what outlives them, counts, grants rights, tells.
+//!
+//! It is not on the path of a renewal or an acquisition: with it down, agents go on. Watches feed an [`index`]; a
+//! [`schedule`] says which pool is next; [`reconcile`] decides by pure functions and changes things in one place,
+//! [`writes`], where every change is a compare-and-set. So two controllers at once are safe, and [`leader`] only keeps
+//! them from getting in each other's way.
+
+pub mod args;
+mod error;
+pub mod events;
+pub mod index;
+pub mod leader;
+pub mod metrics;
+pub mod rbac;
+pub mod reconcile;
+mod run;
+pub mod schedule;
+mod serve;
+pub mod tombstone;
+mod watching;
+pub mod writes;
+
+pub use error::Error;
+pub use rbac::{cluster_role, own_role};
+pub use run::{Settings, run};

@@ -1,0 +1,250 @@
+//! What is known of pools and Leases: fed by watches and by the answers to the controller's own writes, read by
+//! reconciliations.
+//!
+//! It may lag. So nothing that uniqueness rests on is decided by it alone: every write carries the `resourceVersion`
+//! that was read, and what must be newer than something is read anew.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use cosid_kube::codec::{self, POOL_LABEL};
+use cosid_kube::pool::SlotPool;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+
+/// The most former Leases that are kept for one pool until their history is in its watermark.
+const MOST_LOST: usize = 65_536;
+
+/// A pool's namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl PoolKey {
+    /// Of a pool.
+    #[must_use]
+    pub fn of(pool: &SlotPool) -> Self {
+        Self { namespace: pool.namespace().unwrap_or_default(), name: pool.name_any() }
+    }
+
+    /// Of the pool that a Lease's label names.
+    #[must_use]
+    pub fn of_lease(lease: &Lease) -> Option<Self> {
+        let name = lease.metadata.labels.as_ref()?.get(POOL_LABEL)?.clone();
+        Some(Self { namespace: lease.namespace()?, name })
+    }
+}
+
+impl std::fmt::Display for PoolKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What a change of a Lease means to its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing: a renewal.
+    Nothing,
+    /// Its counts: another holder.
+    Counts,
+    /// There is something to do: it came, went, is being deleted, or is not as it should be.
+    Work,
+}
+
+/// A pool as it is known.
+#[derive(Clone, Debug, Default)]
+pub struct PoolView {
+    /// The pool; `None` where there is none, but there are Leases of one.
+    pub pool: Option<Arc<SlotPool>>,
+    /// Its Leases by name.
+    pub leases: BTreeMap<String, Arc<Lease>>,
+    /// Leases that went, or lost their record, without the controller: as they were last seen. Their history may be in
+    /// nobody's care.
+    pub lost: Vec<Arc<Lease>>,
+}
+
+/// See the [module's text](self).
+#[derive(Debug, Default)]
+pub struct Index {
+    pools: HashMap<PoolKey, Arc<SlotPool>>,
+    leases: HashMap<PoolKey, BTreeMap<String, Arc<Lease>>>,
+    lost: HashMap<PoolKey, Vec<Arc<Lease>>>,
+    /// Under which pool a Lease is filed, by its namespace and name: its label may change.
+    filed: HashMap<(String, String), PoolKey>,
+}
+
+impl Index {
+    /// All that is known of a pool.
+    #[must_use]
+    pub fn view(&self, key: &PoolKey) -> PoolView {
+        PoolView {
+            pool: self.pools.get(key).cloned(),
+            leases: self.leases.get(key).cloned().unwrap_or_default(),
+            lost: self.lost.get(key).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Every pool there is, or of which there are Leases.
+    #[must_use]
+    pub fn keys(&self) -> HashSet<PoolKey> {
+        self.pools.keys().chain(self.leases.keys()).chain(self.lost.keys()).cloned().collect()
+    }
+
+    /// Every pool.
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<SlotPool>> {
+        self.pools.values()
+    }
+
+    /// Takes in a pool.
+    pub fn put_pool(&mut self, pool: SlotPool) -> PoolKey {
+        let key = PoolKey::of(&pool);
+        self.pools.insert(key.clone(), Arc::new(pool));
+        key
+    }
+
+    /// Forgets a pool.
+    pub fn drop_pool(&mut self, key: &PoolKey) {
+        self.pools.remove(key);
+    }
+
+    /// Forgets the pools that a complete list did not have, and gives their keys.
+    pub fn retain_pools(&mut self, listed: &HashSet<PoolKey>) -> Vec<PoolKey> {
+        let gone: Vec<PoolKey> = self.pools.keys().filter(|key| !listed.contains(key)).cloned().collect();
+        for key in &gone {
+            self.pools.remove(key);
+        }
+        gone
+    }
+
+    /// Takes in a Lease, unless a newer version of it is known, and says what that means, to which pool.
+    pub fn put_lease(&mut self, lease: Lease) -> Option<(PoolKey, Change)> {
+        if self.filed(&lease).is_some_and(|filed| is_older(&lease, filed)) {
+            return None;
+        }
+        self.list_lease(lease)
+    }
+
+    /// Takes in a Lease of a complete list, whatever is known: an API server that was restored begins at old versions.
+    pub fn list_lease(&mut self, mut lease: Lease) -> Option<(PoolKey, Change)> {
+        lease.metadata.managed_fields = None;
+        let key = PoolKey::of_lease(&lease)?;
+        let name = lease.name_any();
+        let before = self.unfile(&lease).filter(|before| before.0 == key).map(|before| before.1);
+        let change = before.as_deref().map_or(Change::Work, |before| compare(before, &lease, &key.name));
+        if let Some(before) = before.filter(|before| has_lost_its_history(before, &lease)) {
+            self.lose(&key, before);
+        }
+        self.filed.insert((key.namespace.clone(), name.clone()), key.clone());
+        self.leases.entry(key.clone()).or_default().insert(name, Arc::new(lease));
+        Some((key, change))
+    }
+
+    /// Takes in that a Lease has gone. `by_us`: the controller let it go, with its history in the watermark.
+    pub fn drop_lease(&mut self, lease: &Lease, by_us: bool) -> Option<PoolKey> {
+        // What stands there may be another one by now.
+        if self.filed(lease)?.uid() != lease.uid() {
+            return None;
+        }
+        let (key, before) = self.unfile(lease)?;
+        if !by_us {
+            self.lose(&key, before);
+        }
+        Some(key)
+    }
+
+    /// Drops the Leases that a complete list did not have (by namespace and name), and gives their pools.
+    pub fn retain_leases(&mut self, listed: &HashSet<(String, String)>) -> HashSet<PoolKey> {
+        let gone: Vec<(String, String)> =
+            self.filed.keys().filter(|name| !listed.contains(name)).cloned().collect();
+        let mut pools = HashSet::new();
+        for (namespace, name) in gone {
+            if let Some((key, before)) = self.unfile_name(namespace, name) {
+                self.lose(&key, before);
+                pools.insert(key);
+            }
+        }
+        pools
+    }
+
+    /// The history of these former Leases is in the watermark.
+    pub fn settled(&mut self, key: &PoolKey, lost: &[Arc<Lease>]) {
+        if let Some(kept) = self.lost.get_mut(key) {
+            kept.retain(|lease| !lost.iter().any(|settled| Arc::ptr_eq(settled, lease)));
+            if kept.is_empty() {
+                self.lost.remove(key);
+            }
+        }
+    }
+
+    fn filed(&self, lease: &Lease) -> Option<&Arc<Lease>> {
+        let key = self.filed.get(&(lease.namespace()?, lease.name_any()))?;
+        self.leases.get(key)?.get(&lease.name_any())
+    }
+
+    fn unfile(&mut self, lease: &Lease) -> Option<(PoolKey, Arc<Lease>)> {
+        self.unfile_name(lease.namespace()?, lease.name_any())
+    }
+
+    fn unfile_name(&mut self, namespace: String, name: String) -> Option<(PoolKey, Arc<Lease>)> {
+        let filed = (namespace, name);
+        let key = self.filed.remove(&filed)?;
+        let leases = self.leases.get_mut(&key)?;
+        let lease = leases.remove(&filed.1);
+        if leases.is_empty() {
+            self.leases.remove(&key);
+        }
+        Some((key, lease?))
+    }
+
+    fn lose(&mut self, key: &PoolKey, lease: Arc<Lease>) {
+        let has_history = codec::slot_of(&lease, &key.name).is_some() && !is_shut(&lease);
+        let lost = self.lost.entry(key.clone()).or_default();
+        if has_history && lost.len() < MOST_LOST {
+            lost.push(lease);
+        }
+        if lost.is_empty() {
+            self.lost.remove(key);
+        }
+    }
+}
+
+/// Versions of one API server can be compared as numbers. Where they can't be, the newcomer counts as newer: a write
+/// with an old one is refused anyway.
+fn is_older(lease: &Lease, than: &Lease) -> bool {
+    let version = |lease: &Lease| lease.resource_version()?.parse::<u64>().ok();
+    matches!((version(lease), version(than)), (Some(lease), Some(than)) if lease < than)
+}
+
+fn is_shut(lease: &Lease) -> bool {
+    matches!(codec::read(lease), Ok(None))
+}
+
+/// Whether a Lease is another one by now, or looks as if it had never been opened.
+fn has_lost_its_history(before: &Lease, after: &Lease) -> bool {
+    !is_shut(before) && (before.uid() != after.uid() || is_shut(after))
+}
+
+fn compare(before: &Lease, after: &Lease, pool: &str) -> Change {
+    use cosid_lease::SlotState::Open;
+    let other = before.uid() != after.uid()
+        || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
+        || before.metadata.finalizers != after.metadata.finalizers
+        || before.metadata.labels != after.metadata.labels
+        || before.metadata.owner_references != after.metadata.owner_references;
+    match (codec::decode(before, pool), codec::decode(after, pool)) {
+        _ if other => Change::Work,
+        (Open(before), Open(after)) if before.fence == after.fence => {
+            let owner = |record: &cosid_lease::Record| record.holding().map(|holding| holding.owner.clone());
+            let renewed = before.holding().is_some() && owner(&before) == owner(&after);
+            if renewed || before == after { Change::Nothing } else { Change::Counts }
+        }
+        (Open(_), Open(_)) => Change::Counts,
+        (before, after) if before == after => Change::Nothing,
+        _ => Change::Work,
+    }
+}

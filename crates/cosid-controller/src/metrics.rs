@@ -1,0 +1,94 @@
+//! What Prometheus reads. No label has an object's name or an error's text: their number stays small.
+
+use std::sync::atomic::AtomicI64;
+use std::time::Duration;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+type Label = [(&'static str, &'static str); 1];
+
+/// The controller's metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reconciliations: Family<Label, Counter>,
+    duration: Histogram,
+    writes: Family<Label, Counter>,
+    retired: Counter,
+    watch_failures: Counter,
+    leading: Gauge<i64, AtomicI64>,
+    slots: Family<Label, Gauge<i64, AtomicI64>>,
+    pools: Gauge<i64, AtomicI64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("cosid_controller");
+        let reconciliations = Family::<Label, Counter>::default();
+        let duration = Histogram::new([0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0]);
+        let writes = Family::<Label, Counter>::default();
+        let (retired, watch_failures) = (Counter::default(), Counter::default());
+        let leading = Gauge::default();
+        let slots = Family::<Label, Gauge>::default();
+        let pools = Gauge::default();
+        registry.register("reconciliations", "Reconciliations by outcome", reconciliations.clone());
+        registry.register("reconciliation_seconds", "How long reconciliations took", duration.clone());
+        registry.register("writes", "Objects written, by kind of write", writes.clone());
+        registry.register("slots_retired", "Slots that were retired", retired.clone());
+        registry.register("watch_failures", "Watches that broke off", watch_failures.clone());
+        registry.register("leading", "Whether this replica leads", leading.clone());
+        registry.register("slots", "Slots of all pools by state", slots.clone());
+        registry.register("pools", "Pools", pools.clone());
+        Self { registry, reconciliations, duration, writes, retired, watch_failures, leading, slots, pools }
+    }
+}
+
+impl Metrics {
+    /// A reconciliation ended, for this reason: `Ok`, or an error's word.
+    pub fn reconciled(&self, outcome: &'static str, took: Duration) {
+        self.reconciliations.get_or_create(&[("outcome", outcome)]).inc();
+        self.duration.observe(took.as_secs_f64());
+    }
+
+    /// An object was written.
+    pub fn wrote(&self, what: &'static str) {
+        self.writes.get_or_create(&[("what", what)]).inc();
+    }
+
+    /// Slots were retired.
+    pub fn retired(&self, count: usize) {
+        self.retired.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
+    }
+
+    /// A watch broke off.
+    pub fn watch_failed(&self) {
+        self.watch_failures.inc();
+    }
+
+    /// Whether this replica leads.
+    pub fn leads(&self, leads: bool) {
+        self.leading.set(leads.into());
+    }
+
+    /// How many pools there are, and the sums of their counts: `(held, free, cooling)`.
+    pub fn pools(&self, pools: usize, (held, free, cooling): (i64, i64, i64)) {
+        self.pools.set(i64::try_from(pools).unwrap_or(i64::MAX));
+        for (state, count) in [("held", held), ("free", free), ("cooling", cooling)] {
+            self.slots.get_or_create(&[("state", state)]).set(count);
+        }
+    }
+
+    /// All of them as Prometheus' text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}

@@ -1,0 +1,141 @@
+//! Who may do what: the agents with a pool's Leases, and the controller itself. Pure.
+
+use std::collections::BTreeMap;
+
+use cosid_kube::codec::{POOL_LABEL, lease_name};
+use cosid_kube::pool::SlotPool;
+use cosid_lease::Slot;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Resource, ResourceExt};
+
+use crate::Error;
+
+/// How many Leases one Role names. The API server walks a rule's names for each request: 1024 names are 40 KB and a few
+/// microseconds, and a pool of the default size needs one Role.
+pub const NAMES_A_ROLE: Slot = 1024;
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
+const POOLS: (&str, &str) = ("cosid.dev", "slotpools");
+
+/// The Roles by which a pool's agents use the Leases of these slots, and their bindings. Each Role names the Leases of
+/// one stretch of slots, so that growth changes the last one only. `create` and `delete` are in none.
+#[must_use]
+pub fn for_pool(pool: &SlotPool, slots: impl IntoIterator<Item = Slot>) -> Vec<(Role, RoleBinding)> {
+    let mut stretches: BTreeMap<Slot, Vec<String>> = BTreeMap::from([(0, Vec::new())]);
+    for slot in slots {
+        stretches.entry(slot / NAMES_A_ROLE).or_default().push(lease_name(&pool.name_any(), slot));
+    }
+    let build = |(number, names)| {
+        let role = role(pool, number, names);
+        let binding = binding(pool, &role);
+        (role, binding)
+    };
+    stretches.into_iter().map(build).collect()
+}
+
+fn role(pool: &SlotPool, number: Slot, names: Vec<String>) -> Role {
+    // An empty list of names means all: a rule without names is left out.
+    let mut rules = Vec::new();
+    if !names.is_empty() {
+        rules.push(PolicyRule { resource_names: Some(names), ..rule(LEASES, &["get", "update"]) });
+    }
+    if number == 0 {
+        rules.push(rule(LEASES, &["list"]));
+        rules.push(rule(POOLS, &["get", "list"]));
+    }
+    Role { metadata: metadata(pool, number), rules: Some(rules) }
+}
+
+fn binding(pool: &SlotPool, role: &Role) -> RoleBinding {
+    let namespace = pool.namespace().unwrap_or_default();
+    let allowed = &pool.spec.allowed_namespaces;
+    let mut groups: Vec<String> = if allowed.iter().any(|namespace| namespace == "*") {
+        vec!["system:serviceaccounts".to_owned()]
+    } else {
+        let namespaces = std::iter::once(&namespace).chain(allowed);
+        namespaces.map(|namespace| format!("system:serviceaccounts:{namespace}")).collect()
+    };
+    groups.sort();
+    groups.dedup();
+    let subject =
+        |name| Subject { api_group: Some(RBAC.to_owned()), kind: "Group".to_owned(), name, namespace: None };
+    RoleBinding {
+        metadata: role.metadata.clone(),
+        role_ref: RoleRef { api_group: RBAC.to_owned(), kind: "Role".to_owned(), name: role.name_any() },
+        subjects: Some(groups.into_iter().map(subject).collect()),
+    }
+}
+
+/// A number always ends the name, so that no two pools come to the same one.
+fn metadata(pool: &SlotPool, number: Slot) -> ObjectMeta {
+    ObjectMeta {
+        name: Some(format!("cosid-pool-{}-{number}", pool.name_any())),
+        namespace: pool.namespace(),
+        labels: Some(BTreeMap::from([(POOL_LABEL.to_owned(), pool.name_any())])),
+        owner_references: pool.controller_owner_ref(&()).map(|owner| vec![owner]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// What the controller needs in the whole cluster, and no more. It must hold what it grants to agents.
+#[must_use]
+pub fn cluster_role() -> ClusterRole {
+    let rules = vec![
+        rule(POOLS, &["get", "list", "watch", "update"]),
+        rule(("cosid.dev", "slotpools/status"), &["update"]),
+        // Where the API server asks for it before an owner reference may block the owner's deletion.
+        rule(("cosid.dev", "slotpools/finalizers"), &["update"]),
+        rule(LEASES, &["get", "list", "watch", "create", "update", "delete"]),
+        rule((RBAC, "roles"), &["get", "create", "update"]),
+        rule((RBAC, "rolebindings"), &["get", "create", "update"]),
+        rule(("events.k8s.io", "events"), &["create", "patch"]),
+    ];
+    ClusterRole {
+        metadata: ObjectMeta { name: Some("cosid-controller".to_owned()), ..ObjectMeta::default() },
+        rules: Some(rules),
+        aggregation_rule: None,
+    }
+}
+
+/// What the controller needs in its own namespace besides: the watermarks of pools that have gone. Its leader Lease is
+/// among the Leases of [`cluster_role`].
+#[must_use]
+pub fn own_role(namespace: &str) -> Role {
+    let metadata = ObjectMeta {
+        name: Some("cosid-controller".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    Role { metadata, rules: Some(vec![rule(("", "configmaps"), &["get", "create", "update"])]) }
+}
+
+fn rule((group, resource): (&str, &str), verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        verbs: verbs.iter().map(|&verb| verb.to_owned()).collect(),
+        ..PolicyRule::default()
+    }
+}
+
+/// The object to write so that `found` becomes `wanted`, by `correct`; `None` where it is right.
+///
+/// # Errors
+/// [`Error::Occupied`] where it is not this pool's: it does not bear its label.
+pub fn corrected<K: ResourceExt + Clone + PartialEq>(
+    wanted: &K,
+    found: Option<K>,
+    correct: impl FnOnce(&mut K, &K),
+) -> Result<Option<K>, Error> {
+    let Some(found) = found else { return Ok(Some(wanted.clone())) };
+    if found.labels().get(POOL_LABEL) != wanted.labels().get(POOL_LABEL) {
+        let name = format!("{}/{}", found.namespace().unwrap_or_default(), found.name_any());
+        return Err(Error::Occupied { what: format!("Role or RoleBinding {name}") });
+    }
+    let mut right = found.clone();
+    right.meta_mut().owner_references = wanted.meta().owner_references.clone();
+    correct(&mut right, wanted);
+    Ok((right != found).then_some(right))
+}

@@ -1,0 +1,100 @@
+//! Leases made, put right, and opened.
+
+use std::sync::Arc;
+
+use cosid_kube::codec;
+use cosid_kube::pool::{SlotPool, Watermark};
+use cosid_lease::{Pool, Slot};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+
+use super::observe::{Slots, State};
+use super::{Reconciler, begin, provision};
+use crate::Error;
+use crate::index::PoolKey;
+use crate::writes::{CALLS_AT_ONCE, Made};
+
+impl Reconciler {
+    /// Makes the Leases of these slots, shut. Gives the slots whose name is taken by something else.
+    pub(super) async fn make(&self, pool: &SlotPool, slots: &[Slot]) -> Result<Vec<Slot>, Error> {
+        let made = stream::iter(slots.iter().copied())
+            .map(async |slot| self.make_one(pool, slot).await.map(|made| (!made).then_some(slot)))
+            .buffer_unordered(CALLS_AT_ONCE)
+            .try_collect::<Vec<Option<Slot>>>()
+            .await?;
+        let mut occupied: Vec<Slot> = made.into_iter().flatten().collect();
+        occupied.sort_unstable();
+        Ok(occupied)
+    }
+
+    async fn make_one(&self, pool: &SlotPool, slot: Slot) -> Result<bool, Error> {
+        let Made::Other(other) = self.writes.create_lease(&codec::new_lease(pool, slot)).await? else {
+            return Ok(true);
+        };
+        // This pool's own, but for its label: somebody took that off.
+        let owners = other.metadata.owner_references.as_deref().unwrap_or_default();
+        if !owners.iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref()) {
+            return Ok(false);
+        }
+        self.mend_one(pool, &other).await?;
+        Ok(true)
+    }
+
+    /// Puts back labels, finalizers and owners that somebody took off.
+    pub(super) async fn mend(&self, pool: &SlotPool, slots: &Slots) -> Result<(), Error> {
+        for seen in slots.0.values() {
+            self.mend_one(pool, &seen.lease).await?;
+        }
+        Ok(())
+    }
+
+    async fn mend_one(&self, pool: &SlotPool, lease: &Lease) -> Result<(), Error> {
+        match provision::mended(lease, pool) {
+            Some(mended) => match self.writes.put_lease(&mended, "lease-mended").await {
+                // It was renewed meanwhile; the next reconciliation sees it.
+                Err(Error::Conflict(_)) | Ok(()) => Ok(()),
+                Err(error) => Err(error),
+            },
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the shut Leases, each by a compare-and-set, with the watermark of the pool read after all of them were
+    /// made. Gives the pool as read.
+    pub(super) async fn open(
+        &self,
+        key: &PoolKey,
+        pool: Arc<SlotPool>,
+        model: &Pool,
+        slots: &Slots,
+    ) -> Result<Arc<SlotPool>, Error> {
+        let shut: Vec<Arc<Lease>> = slots
+            .that(|state| *state == State::Shut)
+            .filter(|(slot, seen)| model.allows(*slot) && !seen.foreign)
+            .map(|(_, seen)| Arc::clone(&seen.lease))
+            .collect();
+        if shut.is_empty() {
+            return Ok(pool);
+        }
+        let changed = || Error::Conflict(format!("pool {key}"));
+        let fresh = self.writes.read_pool(key).await?.ok_or_else(changed)?;
+        if fresh.uid() != pool.uid() || fresh.metadata.deletion_timestamp.is_some() {
+            return Err(changed());
+        }
+        let watermark = fresh.status.as_ref().and_then(|status| status.watermark).ok_or_else(changed)?;
+        let watermark = Watermark { next_floor: watermark.next_floor.max(begin(&fresh)?), ..watermark };
+        stream::iter(shut.into_iter().map(Ok))
+            .try_for_each_concurrent(CALLS_AT_ONCE, async |lease: Arc<Lease>| {
+                let opened = codec::open(&lease, watermark, fresh.spec.ttl_seconds)
+                    .map_err(|error| Error::Kube(error.into()))?;
+                match self.writes.put_lease(&opened, "lease-opened").await {
+                    // Opened by another, or being deleted: its watch event tells.
+                    Err(Error::Conflict(_)) | Ok(()) => Ok(()),
+                    Err(error) => Err(error),
+                }
+            })
+            .await?;
+        Ok(fresh)
+    }
+}

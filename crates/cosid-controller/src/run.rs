@@ -1,0 +1,246 @@
+//! The program: watches, leads, reconciles, and ends in order.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cosid_kube::config::{self, DEFAULT_DEADLINE};
+use cosid_kube::{ApiClock, ClusterOptions, monotonic, transport};
+use cosid_lease::Millis;
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+
+use crate::Error;
+use crate::events::Announcer;
+use crate::index::{Index, PoolKey};
+use crate::leader::{Candidate, Leadership, stand};
+use crate::metrics::Metrics;
+use crate::reconcile::Reconciler;
+use crate::schedule::{Outcome, Schedule};
+use crate::serve::serve;
+use crate::watching::{Synced, Wanted, Watching};
+use crate::writes::Writes;
+
+/// All pools are looked at this often, whatever happens: Roles that somebody changed are put right then.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// How many pools are reconciled at once.
+const POOLS_AT_ONCE: usize = 8;
+
+/// How the controller runs.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which API server.
+    pub cluster: ClusterOptions,
+    /// Its own namespace: its leader Lease and what is kept of pools that have gone are there.
+    pub namespace: String,
+    /// Where health and metrics are served.
+    pub listen: SocketAddr,
+    /// This replica's name.
+    pub id: String,
+    /// How long a leader that died is waited for, seconds.
+    pub leader_ttl: i32,
+}
+
+/// Runs until `stop`, then stops reconciling, gives the lead back, and returns. An API server that can't be reached is
+/// no reason to return.
+///
+/// # Errors
+/// [`Error::Setup`] or [`Error::Kube`] where it can't even start: a port in use, a kubeconfig that can't be read.
+pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(), Error> {
+    let clock = ApiClock::default();
+    let config = config::load(&settings.cluster).await?;
+    let client = transport::client(&config, DEFAULT_DEADLINE, clock.clone())?;
+    let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
+        Error::Setup(format!("can't listen on {}: {error}; pass another --listen", settings.listen))
+    })?;
+    let parts = Parts::new(client, clock, &settings);
+    let serving = tokio::spawn(serve(listener, Arc::clone(&parts.metrics), Arc::clone(&parts.synced)));
+    let (step_down, stepped_down) = parts.stand(&settings);
+    let watches = parts.watch();
+    tracing::info!(id = settings.id, namespace = settings.namespace, "the controller runs");
+
+    let mut tasks = Loop::new(parts);
+    tokio::select! {
+        () = tasks.run() => {}
+        () = stop => {}
+    }
+    tracing::info!("stopping");
+    // Reconciliations end before the next leader begins: dropping them cuts them off between two writes at worst.
+    tasks.reconciliations.shutdown().await;
+    let _ = step_down.send(());
+    let _ = stepped_down.await;
+    watches.into_iter().chain([serving]).for_each(|task| task.abort());
+    Ok(())
+}
+
+struct Parts {
+    client: Client,
+    clock: ApiClock,
+    index: Arc<Mutex<Index>>,
+    synced: Arc<Synced>,
+    metrics: Arc<Metrics>,
+    leadership: Leadership,
+    reconciler: Arc<Reconciler>,
+    tell: mpsc::UnboundedSender<Wanted>,
+    wanted: mpsc::UnboundedReceiver<Wanted>,
+}
+
+impl Parts {
+    fn new(client: Client, clock: ApiClock, settings: &Settings) -> Self {
+        let index = Arc::<Mutex<Index>>::default();
+        let metrics = Arc::<Metrics>::default();
+        let leadership = Leadership::default();
+        let writes = Writes::new(
+            client.clone(),
+            settings.namespace.clone(),
+            leadership.clone(),
+            Arc::clone(&index),
+            Arc::clone(&metrics),
+        );
+        let announcer = Announcer::start(client.clone(), settings.id.clone());
+        let reconciler = Arc::new(Reconciler::new(writes, clock.clone(), announcer, Arc::clone(&metrics)));
+        let (tell, wanted) = mpsc::unbounded_channel();
+        Self { client, clock, index, synced: Arc::default(), metrics, leadership, reconciler, tell, wanted }
+    }
+
+    fn stand(&self, settings: &Settings) -> (oneshot::Sender<()>, JoinHandle<()>) {
+        let candidate = Candidate {
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+            namespace: settings.namespace.clone(),
+            id: settings.id.clone(),
+            ttl_seconds: settings.leader_ttl,
+        };
+        let (step_down, told) = oneshot::channel();
+        let stop = async {
+            let _ = told.await;
+        };
+        (step_down, tokio::spawn(stand(candidate, self.leadership.clone(), stop)))
+    }
+
+    fn watch(&self) -> [JoinHandle<()>; 2] {
+        let watching = Watching {
+            client: self.client.clone(),
+            index: Arc::clone(&self.index),
+            wanted: self.tell.clone(),
+            synced: Arc::clone(&self.synced),
+            metrics: Arc::clone(&self.metrics),
+        };
+        [tokio::spawn(watching.clone().pools()), tokio::spawn(watching.leases())]
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Starts reconciliations as they are due, while this replica leads.
+struct Loop {
+    parts: Parts,
+    schedule: Schedule,
+    leads: watch::Receiver<bool>,
+    reconciliations: JoinSet<(PoolKey, Outcome)>,
+}
+
+impl Loop {
+    fn new(parts: Parts) -> Self {
+        let leads = parts.leadership.changes();
+        Self { parts, schedule: Schedule::default(), leads, reconciliations: JoinSet::new() }
+    }
+
+    async fn run(&mut self) {
+        let mut resync = tokio::time::interval(RESYNC);
+        // Nothing is decided before there is a whole list of everything.
+        self.parts.synced.wait().await;
+        self.led();
+        loop {
+            self.start_due();
+            let wait = self.schedule.next_due().map(|at| at.saturating_sub(monotonic()));
+            let full = self.reconciliations.len() >= POOLS_AT_ONCE;
+            tokio::select! {
+                Some((key, after)) = self.parts.wanted.recv() => self.want(key, after),
+                Some(ended) = self.reconciliations.join_next() => self.ended(ended),
+                changed = self.leads.changed() => if changed.is_ok() { self.led() },
+                _ = resync.tick() => self.resync(),
+                () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() && !full => {}
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(PoolKey, Outcome), JoinError>) {
+        match ended {
+            Ok((key, outcome)) => self.schedule.ended(&key, outcome, monotonic()),
+            // A panic is a fault of this program: it ends, and is started again.
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // Cut off when the lead was lost: nothing is scheduled any more.
+            Err(_) => {}
+        }
+        self.count();
+    }
+
+    fn want(&mut self, key: PoolKey, after: Millis) {
+        if *self.leads.borrow() {
+            self.schedule.request(key, monotonic().saturating_add(after));
+        }
+    }
+
+    /// This replica began to lead, or stopped.
+    fn led(&mut self) {
+        let leads = *self.leads.borrow_and_update();
+        self.parts.metrics.leads(leads);
+        if leads {
+            self.resync();
+        } else {
+            self.reconciliations.abort_all();
+            self.schedule.clear();
+        }
+    }
+
+    fn resync(&mut self) {
+        self.parts.reconciler.resync();
+        let keys = self.parts.index().keys();
+        keys.into_iter().for_each(|key| self.want(key, 0));
+    }
+
+    fn start_due(&mut self) {
+        while self.reconciliations.len() < POOLS_AT_ONCE {
+            let Some(key) = self.schedule.start(monotonic()) else { return };
+            let (reconciler, metrics) = (Arc::clone(&self.parts.reconciler), Arc::clone(&self.parts.metrics));
+            self.reconciliations.spawn(async move {
+                let started = Instant::now();
+                let done = reconciler.reconcile(&key).await;
+                metrics.reconciled(done.as_ref().map_or_else(Error::reason, |_| "Ok"), started.elapsed());
+                let outcome = outcome(&key, done);
+                (key, outcome)
+            });
+        }
+    }
+
+    fn count(&self) {
+        let index = self.parts.index();
+        let counts = index.pools().filter_map(|pool| pool.status.as_ref()?.slots);
+        let sum = counts.fold((0, 0, 0), |sum: (i64, i64, i64), pool| {
+            (sum.0 + i64::from(pool.held), sum.1 + i64::from(pool.free), sum.2 + i64::from(pool.cooling))
+        });
+        self.parts.metrics.pools(index.pools().count(), sum);
+    }
+}
+
+fn outcome(key: &PoolKey, done: Result<Option<Millis>, Error>) -> Outcome {
+    match done {
+        Ok(again) => Outcome::Done(again),
+        Err(error @ (Error::Conflict(_) | Error::NotLeading)) => {
+            tracing::debug!(pool = %key, "{error}");
+            Outcome::Stale
+        }
+        Err(error) => {
+            tracing::warn!(pool = %key, "{error}; trying again later");
+            let asked = error.retry_after().map_or(0, |pause| pause.as_millis());
+            Outcome::Failed(u64::try_from(asked).unwrap_or(u64::MAX))
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What is kept of a pool that has gone: a ConfigMap in the controller's own namespace.
+//!
+//! Its name is made of a hash, so that any namespace and name make a valid one and no two pools share one; which pool it
+//! is of stands in its data, and is checked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cosid_kube::pool::Watermark;
+use cosid_lease::Slot;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::ResourceExt;
+use uuid::Uuid;
+
+use crate::Error;
+use crate::index::PoolKey;
+use crate::reconcile::watermark::Kept;
+
+/// The label that all of them have.
+pub const LABEL: &str = "cosid.dev/kept-watermark";
+
+const NAMESPACE: &str = "namespace";
+const NAME: &str = "name";
+const NEXT_FLOOR: &str = "nextFloor";
+const FENCE: &str = "fence";
+const RETIRED: &str = "retired";
+
+/// The ConfigMap's name. A namespace has no `/`: no two pools come to the same text.
+#[must_use]
+pub fn name(key: &PoolKey) -> String {
+    let pool = format!("cosid.dev/slotpools/{}/{}", key.namespace, key.name);
+    format!("cosid-watermark-{}", Uuid::new_v5(&Uuid::NAMESPACE_URL, pool.as_bytes()))
+}
+
+/// A ConfigMap that keeps this. `before` is what it replaces, with its version.
+#[must_use]
+pub fn encode(key: &PoolKey, kept: &Kept, own_namespace: &str, before: Option<ConfigMap>) -> ConfigMap {
+    let mut kept_map = before.unwrap_or_default();
+    let ObjectMeta { name, namespace, labels, .. } = &mut kept_map.metadata;
+    *name = Some(self::name(key));
+    *namespace = Some(own_namespace.to_owned());
+    labels.get_or_insert_default().insert(LABEL.to_owned(), "true".to_owned());
+    let retired: Vec<String> = kept.retired.iter().map(Slot::to_string).collect();
+    let data = [
+        (NAMESPACE, key.namespace.clone()),
+        (NAME, key.name.clone()),
+        (NEXT_FLOOR, kept.watermark.next_floor.to_string()),
+        (FENCE, kept.watermark.fence.to_string()),
+        (RETIRED, retired.join(",")),
+    ];
+    kept_map.data = Some(data.into_iter().map(|(field, text)| (field.to_owned(), text)).collect());
+    kept_map
+}
+
+/// What a ConfigMap keeps of this pool.
+///
+/// # Errors
+/// [`Error::Tombstone`] where it is not as [`encode`] writes it: nothing is guessed.
+pub fn decode(key: &PoolKey, kept: &ConfigMap) -> Result<Kept, Error> {
+    let none = BTreeMap::new();
+    let data = kept.data.as_ref().unwrap_or(&none);
+    let wrong = |why: String| Error::Tombstone {
+        name: format!("{}/{}", kept.namespace().unwrap_or_default(), kept.name_any()),
+        why,
+    };
+    let get = |field: &str| data.get(field).ok_or_else(|| wrong(format!("data.{field} is missing")));
+    if (get(NAMESPACE)?, get(NAME)?) != (&key.namespace, &key.name) {
+        return Err(wrong(format!("it is of another pool than {key}")));
+    }
+    let next_floor = get(NEXT_FLOOR)?.parse::<i64>().ok().filter(|&floor| floor >= 0);
+    let fence = get(FENCE)?.parse::<i32>().ok().filter(|&fence| fence >= 0);
+    let (Some(next_floor), Some(fence)) = (next_floor, fence) else {
+        return Err(wrong(format!("data.{NEXT_FLOOR} or data.{FENCE} is no number")));
+    };
+    let retired: Result<BTreeSet<Slot>, _> =
+        get(RETIRED)?.split(',').filter(|slot| !slot.is_empty()).map(str::parse).collect();
+    let retired = retired.map_err(|_| wrong(format!("data.{RETIRED} is no list of slots")))?;
+    Ok(Kept { watermark: Watermark { next_floor, fence }, retired })
+}
