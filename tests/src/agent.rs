@@ -118,14 +118,12 @@ impl Agent {
     }
 
     /// Waits until `GET /v1/lease` is as wanted, and gives it.
-    #[must_use]
     pub fn wait_for(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let told = || format!("{what}: {}\n{}", self.lease(), self.log());
         until(told, PATIENCE, || Ok(Some(self.lease()).filter(&wanted))).unwrap()
     }
 
     /// Waits for a state, with a message that has this in it.
-    #[must_use]
     pub fn wait_for_state(&self, state: &str, message: &str) -> Value {
         self.wait_for(&format!("not {state} with {message:?}"), |lease| {
             lease["state"] == state && lease["message"].as_str().is_some_and(|said| said.contains(message))
@@ -133,13 +131,11 @@ impl Agent {
     }
 
     /// Waits until it holds a slot.
-    #[must_use]
     pub fn wait_held(&self) -> Held {
         self.wait_held_if(|_| true)
     }
 
     /// Waits until it holds the slot that is wanted.
-    #[must_use]
     pub fn wait_held_if(&self, wanted: impl Fn(&Held) -> bool) -> Held {
         let lease = self.wait_for("holds no such slot", |lease| {
             lease["state"] == "held" && serde_json::from_value(lease.clone()).is_ok_and(|held| wanted(&held))

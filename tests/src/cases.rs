@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-/// A case: its name, and what it does. It fails by a panic.
-pub type Case<'a> = (&'a str, &'a (dyn Fn() + Sync));
+/// A case: its name, and what it does on the ground that all share. It fails by a panic.
+pub type Case<G> = (&'static str, fn(&G));
 
 /// Runs all cases, at most `at_once` at a time, and prints each with its time. With `COSID_CASE` set only those whose
 /// name has that in it. Blocks.
@@ -15,7 +15,7 @@ pub type Case<'a> = (&'a str, &'a (dyn Fn() + Sync));
 /// # Panics
 /// At the end, with the names of those that failed.
 #[allow(clippy::panic, reason = "this is how a test fails")]
-pub fn run(at_once: usize, cases: &[Case<'_>]) {
+pub fn run<G: Sync>(ground: &G, at_once: usize, cases: &[Case<G>]) {
     let wanted = std::env::var("COSID_CASE").unwrap_or_default();
     let cases: Vec<_> = cases.iter().filter(|(name, _)| name.contains(&wanted)).collect();
     let next = AtomicUsize::new(0);
@@ -24,7 +24,7 @@ pub fn run(at_once: usize, cases: &[Case<'_>]) {
         while let Some((name, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
             // Each case has a namespace and processes of its own: one that stopped half-way leaves the others alone.
-            let passed = catch_unwind(AssertUnwindSafe(case)).is_ok();
+            let passed = catch_unwind(AssertUnwindSafe(|| case(ground))).is_ok();
             let outcome = if passed { "ok" } else { "FAILED" };
             println!("  case {name} ... {outcome} ({:.1} s)", start.elapsed().as_secs_f64());
             if !passed && let Ok(mut failed) = failed.lock() {
@@ -44,10 +44,10 @@ pub fn run(at_once: usize, cases: &[Case<'_>]) {
     assert!(failed.is_empty() && unrun == 0, "{} of {} cases failed: {failed:?}", failed.len(), cases.len());
 }
 
-/// The cases that are these functions of `$ground`, for [`run`].
+/// The cases that are these functions, for [`run`].
 #[macro_export]
 macro_rules! cases {
-    ($ground:expr; $($case:ident),+ $(,)?) => {
-        &[$((stringify!($case), &|| $case($ground))),+]
+    ($($case:ident),+ $(,)?) => {
+        &[$((stringify!($case), $case)),+]
     };
 }
