@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use cosid_id::{Id, IdParts, MAX_BATCH, NextError};
 use http_body_util::{BodyExt, Limited};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use tokio::sync::watch;
 
 use crate::clock::host_now;
@@ -207,7 +207,17 @@ fn one() -> usize {
 #[derive(Debug, Serialize)]
 struct Ids {
     ids: Vec<u64>,
-    strings: Vec<String>,
+    strings: Strings,
+}
+
+/// Written one by one: a hundred thousand strings at once are megabytes.
+#[derive(Debug)]
+struct Strings(Vec<u64>);
+
+impl Serialize for Strings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(u64::to_string))
+    }
 }
 
 async fn make_ids(
@@ -240,7 +250,7 @@ async fn make_ids(
         }
     }
     api.metrics.ids(count);
-    let strings = ids.iter().map(u64::to_string).collect();
+    let strings = Strings(ids.clone());
     Ok(Json(Ids { ids, strings }))
 }
 
