@@ -1,5 +1,9 @@
 //! The API server goes away: it is killed, it hangs, it comes back. Agents end in time, keep what they hold, and begin
 //! without it.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,9 @@
 //! What can be wrong on the agent's own machine: its command line, its directory, its disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::fs;
 use std::os::unix::net::UnixListener;
