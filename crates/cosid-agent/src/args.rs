@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, env = "COSID_TOLERANCE")]
     pub tolerance: Option<u64>,
 
-    /// What to log: a level, or a filter such as `cosid_agent=debug`.
+    /// What to log: a level, or a list such as `warn,cosid_agent=debug`.
     #[arg(long, env = "COSID_LOG", default_value = "info")]
     pub log: String,
 

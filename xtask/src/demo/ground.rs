@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Options as ClusterOptions};
-use crate::demo::{Narrator, Options, PATIENCE};
+use crate::demo::{Narrator, Options, PATIENCE, POOL};
 use crate::programs::{self, Program, until};
 use crate::{Error, Result, paths};
 
@@ -15,15 +15,21 @@ use crate::{Error, Result, paths};
 const NAMESPACE: &str = "cosid-demo";
 /// The namespace of the controller.
 const SYSTEM: &str = "cosid-system";
-/// The pool of `examples/slotpool.yaml`.
-const POOL: &str = "orders";
-
-pub(super) enum Ground {
-    Memory { store: PathBuf, ttl_seconds: u64 },
+/// A place with a pool that agents can be started in.
+pub enum Ground {
+    /// This machine's memory.
+    Memory {
+        /// The directory that the agents share.
+        store: PathBuf,
+        /// The leases' length, seconds.
+        ttl_seconds: u64,
+    },
+    /// A cluster with a controller.
     Cluster(Box<InCluster>),
 }
 
-pub(super) struct InCluster {
+/// A cluster, and what was started for it.
+pub struct InCluster {
     admin: Admin,
     dir: PathBuf,
     _controller: Program,
@@ -36,7 +42,11 @@ enum Admin {
 }
 
 impl Ground {
-    pub(super) fn prepare(options: &Options, dir: &Path, ttl_seconds: u64, tell: &Narrator) -> Result<Self> {
+    /// Brings up what the options ask for, with the pool of `examples/slotpool.yaml`.
+    ///
+    /// # Errors
+    /// [`Error`] where a part does not come up.
+    pub fn prepare(options: &Options, dir: &Path, ttl_seconds: u64, tell: &Narrator) -> Result<Self> {
         if options.memory {
             tell.say("no cluster: the slots are kept in this machine's memory");
             return Ok(Self::Memory { store: dir.join("store"), ttl_seconds });
@@ -72,7 +82,10 @@ impl Ground {
     }
 
     /// The command that starts an agent, but for its socket.
-    pub(super) fn agent(&self, name: &str) -> Result<Command> {
+    ///
+    /// # Errors
+    /// [`Error`] where it can't be given an account of its own.
+    pub fn agent(&self, name: &str) -> Result<Command> {
         let mut command = Command::new(programs::path("cosid-agent")?);
         match self {
             Self::Memory { store, ttl_seconds } => {
@@ -141,6 +154,12 @@ impl Admin {
         })
     }
 
+    fn apply(&self, objects: &serde_json::Value, dir: &Path) -> Result<()> {
+        let path = dir.join("objects.json");
+        fs::write(&path, objects.to_string()).map_err(Error::io(format_args!("write {}", path.display())))?;
+        self.kubectl(&["apply", "-f", &text(&path)]).map(drop)
+    }
+
     fn make_namespace(&self, namespace: &str) -> Result<()> {
         if self.kubectl(&["get", "namespace", namespace]).is_err() {
             self.kubectl(&["create", "namespace", namespace])?;
@@ -173,7 +192,7 @@ impl Admin {
 fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
     let account = "cosid-controller";
     let kubeconfig = admin.kubeconfig_of(SYSTEM, account, dir)?;
-    admin.kubectl(&["apply", "-f", &text(&paths::workspace().join("charts/cosid/files/rbac.yaml"))])?;
+    admin.apply(&controllers_rights(account), dir)?;
     let mut command = Command::new(programs::path("cosid-controller")?);
     command.arg("--kubeconfig").arg(kubeconfig);
     command.args(["--namespace", SYSTEM, "--listen", "127.0.0.1:0"]);
@@ -181,6 +200,25 @@ fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
     let running = || Ok(controller.has_ended()?.is_none().then_some(()));
     until(|| "the controller ended".into(), PATIENCE, running)?;
     Ok(controller)
+}
+
+/// The rights that the chart gives the controller, bound to its account.
+fn controllers_rights(account: &str) -> serde_json::Value {
+    let bound = |kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": { "name": account, "namespace": SYSTEM },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": "cosid-controller" },
+            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": SYSTEM }],
+        })
+    };
+    let items = [
+        json!(cosid_controller::cluster_role()),
+        json!(cosid_controller::own_role(SYSTEM)),
+        bound("ClusterRoleBinding", "ClusterRole"),
+        bound("RoleBinding", "Role"),
+    ];
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
 fn text(path: &Path) -> String {
