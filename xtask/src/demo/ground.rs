@@ -104,18 +104,23 @@ impl Ground {
     /// Prints who has which slot.
     pub(super) fn show_slots(&self, tell: &Narrator) -> Result<()> {
         let Self::Cluster(cluster) = self else { return Ok(()) };
-        tell.say("kubectl get slotpools,leases (the leases that somebody has had)");
-        let pools = cluster.admin.kubectl(&["get", "slotpools", "-n", NAMESPACE])?;
-        let columns = "custom-columns=SLOT:.metadata.name,HOLDER:.spec.holderIdentity,FENCE:.spec.leaseTransitions,\
-                       RENEWED:.spec.renewTime,NEXT-FLOOR:.metadata.annotations.cosid\\.dev/next-floor";
-        let leases = cluster.admin.kubectl(&["get", "leases", "-n", NAMESPACE, "-o", columns])?;
-        print!("{pools}");
-        for line in
-            leases.lines().filter(|line| line.split_whitespace().nth(2).is_none_or(|fence| fence != "0"))
-        {
+        tell.say("kubectl get slotpools,leases (without the leases that nobody holds)");
+        let table = cluster.admin.kubectl(&["get", "slotpools,leases", "-n", NAMESPACE])?;
+        // A free slot has an empty holder: two columns where a held one has three.
+        let free = |line: &&str| line.starts_with("lease") && line.split_whitespace().count() < 3;
+        for line in table.lines().filter(|line| !free(line)) {
             println!("{line}");
         }
-        Ok(())
+        tell.say(format!("kubectl cosid slots {POOL}"));
+        let kubeconfig = cluster.admin.kubeconfig_of(SYSTEM, "cosid-controller", &cluster.dir)?;
+        let mut command = Command::new(programs::path("kubectl-cosid")?);
+        command.args(["slots", POOL, "-n", NAMESPACE, "--kubeconfig"]).arg(kubeconfig);
+        let output = command.output().map_err(Error::io("start kubectl-cosid"))?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Error::Wrong(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
     /// Takes away what was put into the user's cluster. A control plane of the demo's own goes as a whole.
