@@ -25,9 +25,11 @@ pub(crate) struct AgentHolder<L> {
 
 impl<L: Fn() -> Option<Layout> + Send> Holder for AgentHolder<L> {
     async fn hold(&mut self, binding: Binding) {
-        // A slot is acquired only from a pool that was loaded.
-        let layout = (self.layout)().unwrap_or(Layout::MILLISECOND);
-        self.window.hold(&self.pool, layout, binding);
+        match (self.layout)() {
+            Some(layout) => self.window.hold(&self.pool, layout, binding),
+            // IDs of another layout could equal those of the pool's other holders: none are made.
+            None => self.board.blocked(&binding, "the pool's layout can't be used by this version of the agent"),
+        }
     }
 
     fn extend(&mut self, ceiling: Millis, expires_at: Millis) {
