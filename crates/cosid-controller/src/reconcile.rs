@@ -17,6 +17,8 @@ mod opening;
 pub mod provision;
 mod removal;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod watermark;
 
 use std::collections::{BTreeSet, HashMap};
