@@ -181,6 +181,11 @@ impl Index {
         }
     }
 
+    /// Forgets all former Leases: another replica leads, sees them too, and keeps their history.
+    pub fn forget_lost(&mut self) {
+        self.lost.clear();
+    }
+
     fn filed(&self, lease: &Lease) -> Option<&Arc<Lease>> {
         let key = self.filed.get(&(lease.namespace()?, lease.name_any()))?;
         self.leases.get(key)?.get(&lease.name_any())
@@ -313,7 +318,8 @@ mod tests {
     #[test]
     fn a_history_that_went_without_the_controller_is_remembered_until_it_is_settled() {
         let used = lease("u", 1, Some(&Record::open(4, 500)));
-        let gone: [(&str, fn(&mut Index)); 4] = [
+        type Go = fn(&mut Index);
+        let gone: [(&str, Go); 4] = [
             ("deleted", |index| drop(index.drop_lease(&lease("u", 2, None), false))),
             ("not in a list", |index| drop(index.retain_leases(&HashSet::new()))),
             ("another one by now", |index| drop(index.put_lease(lease("v", 2, None)))),

@@ -11,8 +11,8 @@ use kube::{Resource, ResourceExt};
 
 use crate::Error;
 
-/// How many Leases one Role names. The API server walks a rule's names for each request: 1024 names are 40 KB and a few
-/// microseconds, and a pool of the default size needs one Role.
+/// How many Leases one Role names: a pool of the default size needs one Role, of at most 75 KB where its name has 63
+/// characters, and a larger pool's growth writes no more than that again.
 pub const NAMES_A_ROLE: Slot = 1024;
 
 const RBAC: &str = "rbac.authorization.k8s.io";

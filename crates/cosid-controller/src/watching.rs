@@ -118,8 +118,9 @@ impl Watching {
                     self.lease_changed(change);
                 }
                 Ok(Event::Delete(lease)) => {
-                    let let_go = lease.metadata.deletion_timestamp.is_some();
-                    let key = self.index().drop_lease(&lease, let_go && lease.finalizers().is_empty());
+                    // What this controller let go is not filed any more. Who else took a finalizer off, and whether
+                    // the history was kept before, is not to be seen: keeping it twice does no harm.
+                    let key = self.index().drop_lease(&lease, false);
                     if let Some(key) = key {
                         self.want(key, 0);
                     }

@@ -93,7 +93,8 @@ fn names<'a>(leases: impl Iterator<Item = &'a super::observe::Seen>) -> Vec<Stri
 fn what_a_lease_says() {
     let record = |fence, next_floor| open(3, &Record::open(fence, next_floor));
     let is_live = |state: &State| matches!(state, State::Live { .. });
-    let cases: [(&str, Lease, Millis, &dyn Fn(&State) -> bool); 9] = [
+    type Is<'a> = &'a dyn Fn(&State) -> bool;
+    let cases: [(&str, Lease, Millis, Is<'_>); 9] = [
         ("shut", shut(3), NOW, &|state| *state == State::Shut),
         ("free", free(3), NOW, &|state| *state == State::Free),
         ("cooling", record(1, NOW + 1), NOW, &|state| *state == State::Cooling { until: NOW + 1 }),
@@ -165,7 +166,8 @@ fn leases_of_an_earlier_pool_go_unless_they_are_held() {
 fn what_was_taken_off_is_put_back_and_nothing_else_changes() {
     let whole = held(3);
     assert_eq!(provision::mended(&whole, &small(9)), None);
-    let edits: [(&str, fn(&mut Lease)); 3] = [
+    type Edit = fn(&mut Lease);
+    let edits: [(&str, Edit); 3] = [
         ("label", |lease| lease.metadata.labels = None),
         ("finalizer", |lease| lease.metadata.finalizers = None),
         ("owner", |lease| lease.metadata.owner_references = None),
