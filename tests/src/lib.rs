@@ -1,3 +1,7 @@
 //! What the end-to-end tests and the demo share.
 
+pub mod agent;
+pub mod cases;
+pub mod ground;
+pub mod http;
 pub mod ids;

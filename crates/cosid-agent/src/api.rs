@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Limited};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::clock::host_now;
 use crate::metrics::Metrics;
 use crate::status::{State as LeaseState, Status, StatusBoard};
 use crate::window::Window;
@@ -136,7 +137,8 @@ async fn bound_body(request: Request, next: Next) -> Response {
             ([(header::CONNECTION, "close")], failure).into_response()
         }
         Err(_) => {
-            Failure::new(StatusCode::REQUEST_TIMEOUT, "BodyTooSlow", "the body took too long").into_response()
+            let failure = Failure::new(StatusCode::REQUEST_TIMEOUT, "BodyTooSlow", "the body took too long");
+            ([(header::CONNECTION, "close")], failure).into_response()
         }
     }
 }
@@ -154,6 +156,9 @@ async fn lease(
 ) -> Result<Response, Failure> {
     let Query(query) = query.map_err(bad_query)?;
     let status = api.board.now();
+    if query.pool.is_some() && status.pool.is_empty() {
+        return Err(Failure::no_page(&status));
+    }
     if let Some(pool) = query.pool.filter(|pool| !names(&status.pool, pool)) {
         let message = format!("this agent keeps a slot of pool {}, not of {pool}", status.pool);
         return Err(Failure::new(StatusCode::NOT_FOUND, "OtherPool", message));
@@ -249,7 +254,11 @@ struct Apart {
     sequence: u32,
 }
 
-async fn take_apart(State(api): State<Api>, Path(text): Path<String>) -> Result<Json<Apart>, Failure> {
+async fn take_apart(
+    State(api): State<Api>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Json<Apart>, Failure> {
+    let Path(text) = path.map_err(|rejection| bad_path("BadId", &rejection))?;
     let bad = |error: cosid_id::Error| Failure::new(StatusCode::BAD_REQUEST, "BadId", error.to_string());
     let id: Id = text.parse().map_err(bad)?;
     let Some(layout) = api.window.layout() else { return Err(Failure::no_page(&api.board.now())) };
@@ -263,7 +272,11 @@ async fn take_apart(State(api): State<Api>, Path(text): Path<String>) -> Result<
     }))
 }
 
-async fn assign(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Failure> {
+async fn assign(
+    State(api): State<Api>,
+    path: Result<Path<String>, PathRejection>,
+) -> Result<Response, Failure> {
+    let Path(name) = path.map_err(|rejection| bad_path("BadName", &rejection))?;
     match api.window.assign(&name)? {
         Some(assigned) => Ok(Json(assigned).into_response()),
         None => Err(Failure::no_page(&api.board.now())),
@@ -272,9 +285,13 @@ async fn assign(State(api): State<Api>, Path(name): Path<String>) -> Result<Resp
 
 async fn ready(State(api): State<Api>) -> Result<String, Failure> {
     let status = api.board.now();
-    match status.state {
-        LeaseState::Held => Ok(format!("{}\n", status.message)),
-        _ => Err(Failure::no_page(&status)),
+    match &status.lease {
+        // Its IDs have stopped: the store has been away for too long.
+        Some(lease) if lease.ceiling < host_now() => {
+            Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Window", status.message))
+        }
+        Some(_) => Ok(format!("{}\n", status.message)),
+        None => Err(Failure::no_page(&status)),
     }
 }
 
@@ -285,6 +302,10 @@ async fn metrics(State(api): State<Api>) -> Result<Response, Failure> {
         .text(&status)
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Metrics", error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, crate::metrics::CONTENT_TYPE)], text).into_response())
+}
+
+fn bad_path(reason: &'static str, rejection: &PathRejection) -> Failure {
+    Failure::new(StatusCode::BAD_REQUEST, reason, rejection.body_text())
 }
 
 fn bad_query(rejection: QueryRejection) -> Failure {

@@ -81,7 +81,10 @@ fn lock(directory: &Path) -> Result<File, Error> {
         .mode(0o600)
         .open(&path)
         .map_err(Error::io("can't open", &path))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        if error != rustix::io::Errno::WOULDBLOCK {
+            return Err(Error::io("can't lock", &path)(error.into()));
+        }
         let mut pid = String::new();
         // Only for the message.
         let _ = file.read_to_string(&mut pid);
@@ -92,7 +95,10 @@ fn lock(directory: &Path) -> Result<File, Error> {
         file.rewind()?;
         write!(file, "{}", std::process::id())
     };
-    write(&mut file).map_err(Error::io("can't write", &path))?;
+    // Only for another's message: a full disk is no reason to end.
+    if let Err(error) = write(&mut file) {
+        tracing::warn!("{}: can't write this process's id: {error}", path.display());
+    }
     Ok(file)
 }
 
@@ -115,7 +121,11 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> Result<(), Error> {
         file.write_all(text)?;
         fs::rename(&draft, path)
     };
-    write().map_err(Error::io("can't write", path))
+    write().map_err(|error| {
+        // What was written of it may be what fills the disk. It is written anew next time, whatever becomes of it.
+        let _ = fs::remove_file(&draft);
+        Error::io("can't write", path)(error)
+    })
 }
 
 #[cfg(test)]

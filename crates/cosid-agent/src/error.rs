@@ -104,7 +104,10 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::SocketPathTooLong { .. } | Self::NoDefault { .. } | Self::BadValue { .. } => 64,
+            Self::SocketPathTooLong { .. }
+            | Self::NoDefault { .. }
+            | Self::BadValue { .. }
+            | Self::Cluster(cosid_kube::Error::PoolReference { .. }) => 64,
             Self::AlreadyServed { .. }
             | Self::NotPrivate { .. }
             | Self::Io { .. }

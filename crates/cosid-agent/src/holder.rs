@@ -13,7 +13,7 @@ use crate::window::Window;
 pub(crate) struct AgentHolder<L> {
     /// The pool's name.
     pub pool: String,
-    /// Gives the pool's layout once the pool was loaded.
+    /// Gives the pool's layout once the pool was loaded, or what is wrong with it.
     pub layout: L,
     /// The page.
     pub window: Window,
@@ -23,13 +23,10 @@ pub(crate) struct AgentHolder<L> {
     pub metrics: Metrics,
 }
 
-impl<L: Fn() -> Option<Layout> + Send> Holder for AgentHolder<L> {
+impl<L: Fn() -> Result<Layout, String> + Send> Holder for AgentHolder<L> {
     async fn hold(&mut self, binding: Binding) {
-        match (self.layout)() {
-            Some(layout) => self.window.hold(&self.pool, layout, binding),
-            // IDs of another layout could equal those of the pool's other holders: none are made.
-            None => self.board.blocked(&binding, "the pool's layout can't be used by this version of the agent"),
-        }
+        // A slot is acquired only from a pool that was loaded.
+        self.window.hold(&self.pool, (self.layout)(), binding);
     }
 
     fn extend(&mut self, ceiling: Millis, expires_at: Millis) {
@@ -38,6 +35,10 @@ impl<L: Fn() -> Option<Layout> + Send> Holder for AgentHolder<L> {
 
     async fn close(&mut self) -> Millis {
         self.window.close()
+    }
+
+    fn waiting(&mut self, cause: &Report) {
+        self.board.reported(cause);
     }
 
     fn report(&mut self, report: Report) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cosid_id::Layout;
 use cosid_kube::PoolName;
+use cosid_lease::choose::Preference;
 use cosid_lease::keeper::Expect;
 use cosid_lease::{Keeper, KeeperConfig, Now, Owner, SlotStore};
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,7 +25,7 @@ use crate::health;
 use crate::holder::AgentHolder;
 use crate::local::{self, LocalStore};
 use crate::metrics::Metrics;
-use crate::serve::serve;
+use crate::serve::Server;
 use crate::status::StatusBoard;
 use crate::window::{Resumable, Window};
 
@@ -43,13 +44,17 @@ pub fn run(args: Args) -> Result<(), Error> {
     // One thread is plenty for a lease and some requests, and costs the least memory.
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
-    runtime.block_on(agent(args, directory))
+    let ended = runtime.block_on(agent(args, directory));
+    // A name that is still being looked up, or a credential plugin that hangs, must not hold up the end.
+    runtime.shutdown_background();
+    ended
 }
 
 /// What every kind of store's agent shares.
 struct Agent {
     args: Args,
     key: String,
+    preference: Preference,
     board: StatusBoard,
     window: Window,
     metrics: Metrics,
@@ -57,20 +62,23 @@ struct Agent {
 
 async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
     let key = key(&args);
+    let pod = key.rsplit('/').next().unwrap_or_default();
+    let preference = args.slot.preference(args.pod_name.as_deref().unwrap_or(pod))?;
     let board = StatusBoard::new(&key);
     let window = Window::new(directory.path(), board.clone());
     let metrics = Metrics::default();
     let stop = stop_signals()?;
-    let agent = Agent { args, key, board: board.clone(), window: window.clone(), metrics: metrics.clone() };
+    let agent =
+        Agent { args, key, preference, board: board.clone(), window: window.clone(), metrics: metrics.clone() };
     let app = router(Api { board: board.clone(), window, metrics });
-    let server = tokio::spawn(serve(directory.listen()?, app));
+    let server = Server::start(directory.listen()?, app);
     let result = match agent.args.store {
         StoreKind::Memory => agent.keep_local(stop).await,
         StoreKind::Kubernetes => agent.keep_in_cluster(stop).await,
     };
     board.stopped();
     directory.unlink_socket();
-    server.abort();
+    server.end().await;
     result
 }
 
@@ -95,7 +103,8 @@ impl Agent {
             self.board.found_pool(&name);
         }
         let layout = store.layout();
-        self.keep(&name, Arc::new(store), move || Some(layout), resumable, stop).await
+        self.keep(&name, Arc::new(store), move || Ok(layout), resumable, stop).await;
+        Ok(())
     }
 
     async fn keep_in_cluster(self, mut stop: oneshot::Receiver<()>) -> Result<(), Error> {
@@ -122,20 +131,20 @@ impl Agent {
             let store = Arc::clone(&store);
             move || cluster::layout(&store)
         };
-        self.keep(&name, store, layout, resumable, stop).await
+        self.keep(&name, store, layout, resumable, stop).await;
+        Ok(())
     }
 
     async fn keep<S: SlotStore + 'static>(
         self,
         pool: &str,
         store: Arc<S>,
-        layout: impl Fn() -> Option<Layout> + Send,
+        layout: impl Fn() -> Result<Layout, String> + Send,
         resumable: Option<Resumable>,
         stop: oneshot::Receiver<()>,
-    ) -> Result<(), Error> {
-        let pod = self.key.rsplit('/').next().unwrap_or_default();
+    ) {
         let config = KeeperConfig {
-            preference: self.args.slot.preference(self.args.pod_name.as_deref().unwrap_or(pod))?,
+            preference: self.preference,
             acquire_timeout: self.args.acquire_timeout,
             expect: Expect { bits: self.args.bits, tolerance: self.args.tolerance },
             ..KeeperConfig::new(match &resumable {
@@ -161,7 +170,6 @@ impl Agent {
         // The signals' task drops its end only after it has told.
         let stopped = async { stop.await.unwrap_or_default() };
         cosid_kube::drive(keeper, &*store, now, &mut holder, stopped).await;
-        Ok(())
     }
 }
 

@@ -68,6 +68,12 @@ pub(crate) struct LeaseView {
     pub page: String,
 }
 
+impl LeaseView {
+    fn message(&self) -> String {
+        format!("holds slot {} under fence {}", self.slot, self.fence)
+    }
+}
+
 /// The one place that holds the status; everybody else watches it.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusBoard(watch::Sender<Status>);
@@ -112,7 +118,7 @@ impl StatusBoard {
     pub(crate) fn held(&self, lease: LeaseView) {
         self.change(|status| {
             status.state = State::Held;
-            status.message = format!("holds slot {} under fence {}", lease.slot, lease.fence);
+            status.message = lease.message();
             status.lease = Some(lease);
             status.earliest_expiry = None;
         });
@@ -134,6 +140,7 @@ impl StatusBoard {
             if let Some(lease) = &mut status.lease {
                 lease.ceiling = lease.ceiling.max(ceiling);
                 lease.expires_at = lease.expires_at.max(expires_at);
+                status.message = lease.message();
             }
         });
     }
@@ -163,6 +170,10 @@ impl StatusBoard {
 
     /// Takes in what the keeper says.
     pub(crate) fn reported(&self, report: &Report) {
+        if let Report::Expired { .. } = report {
+            // Held it still is, as long as nobody else takes it: a renewal makes it as good as before.
+            return self.change(|status| status.message = report.to_string());
+        }
         let (state, earliest_expiry) = match report {
             Report::Exhausted { earliest_expiry, .. } => (State::Exhausted, *earliest_expiry),
             Report::Occupied { until, .. } => (State::Exhausted, *until),

@@ -31,7 +31,16 @@ struct Shared {
 struct Inner {
     open: Option<Open>,
     /// A lease whose page could not be made yet.
-    blocked: Option<(Binding, String, Layout)>,
+    blocked: Option<Blocked>,
+}
+
+struct Blocked {
+    binding: Binding,
+    pool: String,
+    /// The pool's layout, or why it can't be used.
+    layout: Result<Layout, String>,
+    /// What was said of it last, so that it is said once.
+    said: String,
 }
 
 struct Open {
@@ -121,10 +130,10 @@ impl Window {
     }
 
     /// Makes the page of a lease that was acquired, and tries on where that fails.
-    pub(crate) fn hold(&self, pool: &str, layout: Layout, binding: Binding) {
+    pub(crate) fn hold(&self, pool: &str, layout: Result<Layout, String>, binding: Binding) {
         let blocked = {
             let mut inner = self.lock();
-            inner.blocked = Some((binding, pool.into(), layout));
+            inner.blocked = Some(Blocked { binding, pool: pool.into(), layout, said: String::new() });
             self.make(&mut inner);
             inner.blocked.is_some()
         };
@@ -147,9 +156,9 @@ impl Window {
             open.binding.holding.ceiling = ceiling;
             open.binding.holding.expires_at = expires_at;
             self.0.board.extended(ceiling, expires_at);
-        } else if let Some((binding, ..)) = &mut inner.blocked {
-            binding.holding.ceiling = ceiling;
-            binding.holding.expires_at = expires_at;
+        } else if let Some(blocked) = &mut inner.blocked {
+            blocked.binding.holding.ceiling = ceiling;
+            blocked.binding.holding.expires_at = expires_at;
         }
     }
 
@@ -158,7 +167,7 @@ impl Window {
     #[must_use]
     pub(crate) fn close(&self) -> Millis {
         let mut inner = self.lock();
-        let never_used = inner.blocked.take().map_or(0, |(binding, ..)| binding.holding.floor);
+        let never_used = inner.blocked.take().map_or(0, |blocked| blocked.binding.holding.floor);
         let Some(open) = inner.open.take() else { return never_used };
         self.0.board.closing();
         let last_issued = open.page.close().last_issued;
@@ -210,12 +219,28 @@ impl Window {
         self.lock().blocked.is_some()
     }
 
-    /// Makes the page of the blocked lease. The state is written first: else a restarted agent would not know that the
-    /// page is in use. A state without its page resumes nothing.
+    /// Makes the page of the blocked lease, and tells where that fails.
     fn make(&self, inner: &mut Inner) {
-        let Some((binding, pool, layout)) = inner.blocked.take() else { return };
+        let Some(mut blocked) = inner.blocked.take() else { return };
+        match self.open(&blocked) {
+            Ok(open) => inner.open = Some(open),
+            Err(why) => {
+                if blocked.said != why {
+                    let slot = blocked.binding.slot;
+                    tracing::error!("holds slot {slot}, but can't make its page: {why}; trying on");
+                }
+                self.0.board.blocked(&blocked.binding, &why);
+                blocked.said = why;
+                inner.blocked = Some(blocked);
+            }
+        }
+    }
+
+    /// The state is written before the page is made: else a restarted agent would not know that the page is in use. A
+    /// state without its page resumes nothing.
+    fn open(&self, Blocked { binding, pool, layout, .. }: &Blocked) -> Result<Open, String> {
+        let layout = layout.clone()?;
         let file = format!("slot-{}-fence-{}.page", binding.slot, binding.fence);
-        let path = self.0.directory.join(&file);
         let header = Header {
             pool: pool.clone(),
             slot: binding.slot,
@@ -223,20 +248,11 @@ impl Window {
             floor: binding.holding.floor,
             layout,
         };
-        let saved = self.save(&binding, &pool, layout, &file).map_err(|error| error.to_string());
-        let made = saved.and_then(|()| PageOwner::create(&path, &header).map_err(|error| error.to_string()));
-        match made {
-            Ok(page) => {
-                page.set_ceiling(binding.holding.ceiling);
-                self.publish(&binding, layout, &file);
-                inner.open = Some(Open { page, file, binding });
-            }
-            Err(why) => {
-                tracing::error!("can't make the page of slot {}: {why}; trying on", binding.slot);
-                self.0.board.blocked(&binding, &why);
-                inner.blocked = Some((binding, pool, layout));
-            }
-        }
+        self.save(binding, pool, layout, &file).map_err(|error| error.to_string())?;
+        let page = PageOwner::create(self.0.directory.join(&file), &header).map_err(|error| error.to_string())?;
+        page.set_ceiling(binding.holding.ceiling);
+        self.publish(binding, layout, &file);
+        Ok(Open { page, file, binding: binding.clone() })
     }
 
     fn publish(&self, binding: &Binding, layout: Layout, file: &str) {
@@ -317,15 +333,16 @@ impl Window {
         Some((Resumable { pool: saved.pool, binding }, saved.page))
     }
 
-    /// Closes and removes all pages but one: an app that maps such a page would wait at its ceiling for ever.
+    /// Closes and removes all pages and drafts but one page: an app that maps such a page would wait at its ceiling for ever.
     fn clear_pages(&self, keep: Option<&str>) -> Result<(), Error> {
         let directory = &self.0.directory;
         let entries = fs::read_dir(directory).map_err(Error::io("can't read the directory", directory))?;
         for entry in entries.flatten() {
             let name = entry.file_name();
             let path = entry.path();
-            let is_page = path.extension().is_some_and(|extension| extension == "page");
-            if !is_page || keep.is_some_and(|keep| name == keep) {
+            let is = |kind: &str| path.extension().is_some_and(|extension| extension == kind);
+            // A draft is what an agent was writing when it was killed: it has no other name.
+            if !(is("page") || is("draft")) || keep.is_some_and(|keep| name == keep) {
                 continue;
             }
             if let Ok(page) = PageOwner::open(&path) {
@@ -384,7 +401,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (before, _) = window(dir.path());
         let held = binding(7);
-        before.hold(POOL, Layout::MILLISECOND, held.clone());
+        before.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
         let first = before.generator("orders").unwrap().unwrap().try_next().unwrap();
         before.extend(held.holding.ceiling + 9, 9);
 
@@ -408,7 +425,7 @@ mod tests {
         for edit in edits {
             let dir = tempfile::tempdir().unwrap();
             let (before, _) = window(dir.path());
-            before.hold(POOL, Layout::MILLISECOND, binding(7));
+            before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
             let generator = before.generator("orders").unwrap().unwrap();
             let mut saved = before.saved().unwrap();
             edit(&mut saved);
@@ -434,7 +451,7 @@ mod tests {
         for break_it in breaks {
             let dir = tempfile::tempdir().unwrap();
             let (before, _) = window(dir.path());
-            before.hold(POOL, Layout::MILLISECOND, binding(7));
+            before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
             break_it(&before, dir.path());
             let (after, _) = window(dir.path());
             assert!(after.resume("ns/pod", None).unwrap().is_none());
@@ -448,10 +465,10 @@ mod tests {
         let (window, _) = window(dir.path());
         let mut held = binding(7);
         held.holding.floor = 1_600_000_000_000;
-        window.hold(POOL, Layout::MILLISECOND, held.clone());
+        window.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
         assert_eq!(window.close(), 1_600_000_000_000);
         held.fence = 8;
-        window.hold(POOL, Layout::MILLISECOND, held);
+        window.hold(POOL, Ok(Layout::MILLISECOND), held);
         let id = window.generator("orders").unwrap().unwrap().try_next().unwrap();
         assert_eq!(window.close(), Layout::MILLISECOND.decompose(id).unwrap().timestamp());
         assert!(window.assign("orders").unwrap().is_none());
@@ -463,7 +480,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inside = dir.path().join("not-there");
         let (window, board) = window(&inside);
-        window.hold(POOL, Layout::MILLISECOND, binding(7));
+        window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
         assert_eq!(board.now().state, crate::status::State::Blocked);
         assert!(window.assign("orders").unwrap().is_none());
         fs::create_dir(&inside).unwrap();

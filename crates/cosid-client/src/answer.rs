@@ -42,6 +42,7 @@ pub(crate) fn refusal(status: u16, body: &[u8], generator: &str) -> Error {
         "NoSlot" => Error::NoSlot { message },
         "Exhausted" => Error::Exhausted { message, earliest_expiry },
         "Refused" => Error::Refused { message },
+        "Blocked" => Error::Blocked { message },
         "TooManyGenerators" => Error::TooManyGenerators { name: generator.to_owned(), message },
         "Closing" => Error::Closing { message },
         _ => Error::Agent { status, reason, message },

@@ -79,7 +79,7 @@ impl Client {
     /// timeout. Blocks.
     ///
     /// # Errors
-    /// [`Error::BadName`], [`Error::Exhausted`], [`Error::Refused`], [`Error::TooManyGenerators`],
+    /// [`Error::BadName`], [`Error::Exhausted`], [`Error::Refused`], [`Error::Blocked`], [`Error::TooManyGenerators`],
     /// [`Error::Closing`], [`Error::PageMismatch`], [`Error::Page`] and those of [`Client::connect_to`] at once;
     /// [`Error::NoSlot`], [`Error::AgentAbsent`], [`Error::AgentSlow`] or [`Error::Connection`] when the time is
     /// over.

@@ -100,6 +100,12 @@ pub enum Error {
         /// What the agent says.
         message: String,
     },
+    /// The agent holds a slot, but can't make its page; it tries on.
+    #[error("the agent has no page: {message}; mend what it names, the agent then goes on by itself")]
+    Blocked {
+        /// What the agent says: the page and what stands in its way.
+        message: String,
+    },
     /// The page has no cell left for another name.
     #[error("there is no room for the generator `{name}`: {message}; use fewer generator names in this pod")]
     TooManyGenerators {
@@ -150,7 +156,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn is_transient(&self) -> bool {
-        self.is_passing() || matches!(self, Self::Exhausted { .. } | Self::NotYet(_))
+        self.is_passing() || matches!(self, Self::Exhausted { .. } | Self::Blocked { .. } | Self::NotYet(_))
     }
 
     /// Whether to ask again within the time that the caller allows: for what passes in moments, such as an

@@ -36,6 +36,8 @@ pub enum LeaseState {
     Refused,
     /// It holds a slot.
     Held(Held),
+    /// It holds a slot whose page it can't make, as on a full disk; it tries on.
+    Blocked,
     /// It gives its slot back.
     Closing,
     /// It holds nothing and ends.
@@ -73,6 +75,7 @@ impl fmt::Display for LeaseState {
             Self::Exhausted { .. } => "exhausted",
             Self::Refused => "refused",
             Self::Held(_) => "held",
+            Self::Blocked => "blocked",
             Self::Closing => "closing",
             Self::Stopped => "stopped",
             Self::Unknown(state) => state,
@@ -105,6 +108,7 @@ impl Lease {
             "exhausted" => LeaseState::Exhausted { earliest_expiry: body.earliest_expiry },
             "refused" => LeaseState::Refused,
             "held" => LeaseState::Held(serde_json::from_slice(json)?),
+            "blocked" => LeaseState::Blocked,
             "closing" => LeaseState::Closing,
             "stopped" => LeaseState::Stopped,
             _ => LeaseState::Unknown(body.state),

@@ -20,6 +20,10 @@ pub trait Holder: Send {
     /// tidy up.
     fn close(&mut self) -> impl Future<Output = Millis> + Send;
 
+    /// What stands in the way of a slot just now, after each attempt that found none. Whoever is asked how it stands
+    /// keeps it; what people are to be told of it comes as a report, once.
+    fn waiting(&mut self, _cause: &Report) {}
+
     /// Something that people want to know.
     fn report(&mut self, report: Report);
 }
@@ -53,6 +57,7 @@ pub async fn drive<S: SlotStore, H: Holder>(
                     let last_issued = holder.close().await;
                     keeper.handle(Event::Closed { last_issued }, now());
                 }
+                Action::Waiting(cause) => holder.waiting(&cause),
                 Action::Report(report) => holder.report(report),
                 Action::Finish => return,
             }

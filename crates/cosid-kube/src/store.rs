@@ -99,8 +99,8 @@ impl KubeStore {
     fn needs(&self, verb: &str, resource: &str) -> String {
         let Self { namespace, name, .. } = self;
         format!(
-            "`{verb}` on {resource} in namespace {namespace}: is this pod's namespace among the allowedNamespaces of \
-             pool {namespace}/{name}, and is the controller running?"
+            "`{verb}` on {resource} in namespace {namespace}: is there a pool {namespace}/{name} (`kubectl get slotpools \
+             -A` lists them), is this pod's namespace among its allowedNamespaces, and is the controller running?"
         )
     }
 

@@ -110,6 +110,9 @@ pub enum Action<V> {
     },
     /// End the window for good, then hand back [`Event::Closed`].
     Close,
+    /// What stands in the way of a slot just now, after each attempt that found none: for those who ask how it stands.
+    /// What people are to be told of it comes as a report, once.
+    Waiting(Report),
     /// Something that people want to know.
     Report(Report),
     /// The end: nothing is held any more, or what is held will expire.

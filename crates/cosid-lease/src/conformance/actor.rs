@@ -130,6 +130,7 @@ impl<S: SlotStore> Actor<'_, S> {
                 self.keeper.handle(Event::Closed { last_issued: self.last_issued }, now);
             }
             Some(Action::Report(report)) => self.reports.push(report),
+            Some(Action::Waiting(_)) => {}
             Some(Action::Finish) => self.finished = true,
             None => {
                 let wake_at = self.keeper.wake_at().ok_or("the keeper waits for nothing")?;

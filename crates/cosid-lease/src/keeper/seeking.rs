@@ -214,6 +214,7 @@ impl<V: Clone> Keeper<V> {
         let longest = self.longest_seeking_pause();
         let State::Seeking(seeking) = &mut self.state else { return };
         seeking.retry.failed(now.mono, longest, &mut self.jitter);
+        self.actions.push_back(Action::Waiting(cause.clone()));
         let after = self.config.acquire_timeout.unwrap_or(seeking.terms.ttl);
         let timed_out = !seeking.timed_out && now.mono.saturating_sub(seeking.since) >= after;
         seeking.timed_out |= timed_out;

@@ -51,6 +51,8 @@ pub(crate) struct Rig {
     pub(crate) holds: u32,
     pub(crate) ceiling: Millis,
     pub(crate) reports: Vec<Report>,
+    /// What stood in the way last.
+    pub(crate) waiting: Option<Report>,
     pub(crate) closes: u32,
     /// What is said to have been issued last when a window is closed; `None`: closing takes for ever.
     pub(crate) last_issued: Option<Millis>,
@@ -98,6 +100,7 @@ impl Rig {
             holds: 0,
             ceiling: 0,
             reports: Vec::new(),
+            waiting: None,
             closes: 0,
             last_issued: Some(0),
             finished_at: None,
@@ -167,6 +170,7 @@ impl Rig {
                 }
             }
             Action::Report(report) => self.reports.push(report),
+            Action::Waiting(cause) => self.waiting = Some(cause),
             Action::Finish => {
                 assert_eq!(self.finished_at, None, "it ends once");
                 self.finished_at = Some(self.mono);

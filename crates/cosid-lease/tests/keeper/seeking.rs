@@ -60,12 +60,28 @@ fn exhaustion_is_reported_once_then_the_timeout_once_and_it_tries_on() {
     assert_eq!(*after, TERMS.ttl);
     assert!(matches!(&**cause, Report::Exhausted { size: 2, .. }), "{cause:?}");
     assert_eq!(rig.reports.len(), 2, "{:?}", rig.reports);
+    let Some(Report::Exhausted { earliest_expiry: Some(newest), .. }) = &rig.waiting else { panic!("{:?}", rig.waiting) };
+    assert!(*newest > expiry + 60_000, "whoever asks how it stands is told the newest expiry: {newest}");
     assert_eq!(rig.times("write"), []);
     assert!(rig.times("load").len() >= 7, "{:?}", rig.times("load"));
     // It gets the first slot that is given back, within a third of a ttl.
     rig.store.put(1, Some(SlotState::Open(cosid_lease::Record::open(9, 0))));
     rig.run(rig.mono + 11_000);
     assert_eq!(rig.binding.as_ref().map(|binding| (binding.slot, binding.fence)), Some((1, 10)));
+}
+
+#[test]
+fn what_stands_in_the_way_now_is_told_also_where_it_was_reported_before() {
+    let mut rig = Rig::new(1);
+    rig.take(0, "b", 0);
+    rig.run(10);
+    rig.mode = Mode::Failing(StoreError::Denied("403".into()));
+    rig.run(12_000);
+    assert!(matches!(rig.waiting, Some(Report::StoreFailed { .. })), "{:?}", rig.waiting);
+    rig.mode = Mode::Answering;
+    rig.run(20_000);
+    assert!(matches!(rig.waiting, Some(Report::Exhausted { .. })), "{:?}", rig.waiting);
+    assert_eq!(rig.count(|report| matches!(report, Report::Exhausted { .. })), 1, "{:?}", rig.reports);
 }
 
 #[test]
@@ -226,7 +242,7 @@ fn without_the_stores_time_nothing_is_acquired() {
     let timeless = cosid_lease::Now { store: None, ..rig.now() };
     rig.keeper.handle(cosid_lease::Event::Answered { id: *id, result: loaded }, timeless);
     let next = rig.poll_only();
-    assert!(matches!(&next[..], [Action::Report(Report::StoreFailed { what: "acquire", .. })]), "{next:?}");
+    assert!(matches!(&next[..], [Action::Waiting(_), Action::Report(Report::StoreFailed { what: "acquire", .. })]), "{next:?}");
     rig.run(200);
     assert_eq!(rig.holds, 1, "it tries on");
 }

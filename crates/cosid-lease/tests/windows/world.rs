@@ -236,6 +236,7 @@ impl World {
                 Action::Extend { ceiling, .. } => self.extend(host, ceiling)?,
                 Action::Close => self.hosts[host].closing = true,
                 Action::Report(report) => self.count(&report),
+                Action::Waiting(_) => {}
                 Action::Finish => self.hosts[host].keeper = None,
             }
         }

@@ -1,0 +1,232 @@
+//! A cluster with a controller, and namespaces in it, in which agents run as they do in pods: each as a service account
+//! of its own, with a token that is bound to its pod, and with the rights that the controller gives it.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cosid_kube::codec::{self, lease_name};
+use cosid_kube::pool::{SlotRange, crd_yaml};
+use cosid_kube::{ApiClock, ClusterOptions, SlotPool, SlotPoolSpec, config, transport};
+use cosid_lease::Record;
+use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use xtask::cluster::{Cluster, Options};
+use xtask::programs::{self, Program, until};
+
+use crate::agent::{Agent, Launch};
+use crate::http::PATIENCE;
+
+/// A control plane with the CRD and a controller. It ends with this value.
+pub struct Ground {
+    /// The control plane.
+    pub cluster: Cluster,
+    client: Client,
+    runtime: Runtime,
+    // Before the control plane that it talks to has gone.
+    _controller: Program,
+    dir: TempDir,
+}
+
+impl Ground {
+    /// Starts it. Blocks for some seconds.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("cosid-").tempdir().unwrap();
+        let cluster = Cluster::start(Options::default()).unwrap();
+        let file = dir.path().join("crd.yaml");
+        fs::write(&file, crd_yaml().unwrap()).unwrap();
+        cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]).unwrap();
+        cluster.kubectl(&["wait", "--for=condition=Established", "crd/slotpools.cosid.dev"]).unwrap();
+        cluster.kubectl(&["create", "namespace", "cosid-system"]).unwrap();
+        let mut command = Command::new(programs::path("cosid-controller").unwrap());
+        command.arg("--kubeconfig").arg(cluster.kubeconfig()).args(["--listen", "127.0.0.1:0"]);
+        let controller = Program::start("controller", command, dir.path()).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let client = runtime.block_on(connect(cluster.kubeconfig()));
+        Self { cluster, client, runtime, _controller: controller, dir }
+    }
+
+    /// A new namespace.
+    #[must_use]
+    pub fn space(&self, name: &str) -> Space<'_> {
+        let object = json!({ "metadata": { "name": name } });
+        let object: Namespace = serde_json::from_value(object).unwrap();
+        let all: Api<Namespace> = Api::all(self.client.clone());
+        self.runtime.block_on(all.create(&PostParams::default(), &object)).unwrap();
+        let dir = self.dir.path().join(name);
+        fs::create_dir(&dir).unwrap();
+        Space { ground: self, name: name.into(), dir }
+    }
+
+    /// What the API server was asked by a service account since its start, as `verb resource`, in the order it was
+    /// answered.
+    #[must_use]
+    pub fn calls(&self, space: &str, account: &str) -> Vec<String> {
+        let user = format!("system:serviceaccount:{space}:{account}");
+        let log = fs::read_to_string(self.cluster.audit_log()).unwrap();
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let mine = events.filter(|event| event["user"]["username"] == user.as_str());
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        mine.map(|event| format!("{} {}", word(&event["verb"]), word(&event["objectRef"]["resource"]))).collect()
+    }
+}
+
+async fn connect(kubeconfig: &Path) -> Client {
+    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None };
+    let config = config::load(&options).await.unwrap();
+    transport::client(&config, PATIENCE, ApiClock::default()).unwrap()
+}
+
+/// A namespace, and a directory for those who run in it.
+pub struct Space<'g> {
+    /// Where it is.
+    pub ground: &'g Ground,
+    /// Its name.
+    pub name: String,
+    /// A directory of its own.
+    pub dir: PathBuf,
+}
+
+impl Space<'_> {
+    /// A pool that is ready, with so many slots from 0.
+    pub fn pool(&self, name: &str, slots: i32, ttl_seconds: i32) {
+        let slots = Some(SlotRange { first: 0, last: slots - 1 });
+        self.create_pool(name, SlotPoolSpec { slots, ttl_seconds, ..SlotPoolSpec::default() });
+        self.wait_ready(name);
+    }
+
+    /// Makes a pool, ready or not.
+    pub fn create_pool(&self, name: &str, spec: SlotPoolSpec) {
+        self.block_on(self.pools().create(&PostParams::default(), &SlotPool::new(name, spec))).unwrap();
+    }
+
+    /// Waits until a pool's slots can be acquired.
+    pub fn wait_ready(&self, name: &str) {
+        let is_ready = |pool: SlotPool| {
+            let conditions = pool.status.into_iter().flat_map(|status| status.conditions);
+            conditions.into_iter().any(|found| found.type_ == "Ready" && found.status == "True")
+        };
+        let look = || Ok(self.block_on(self.pools().get(name)).ok().filter(|pool| is_ready(pool.clone())));
+        until(|| format!("pool {name} is not ready"), PATIENCE, look).unwrap();
+    }
+
+    /// Asks for a pool's deletion.
+    pub fn delete_pool(&self, name: &str) {
+        self.block_on(self.pools().delete(name, &DeleteParams::default())).unwrap();
+    }
+
+    /// Whether there is such a pool.
+    #[must_use]
+    pub fn has_pool(&self, name: &str) -> bool {
+        self.block_on(self.pools().get_opt(name)).unwrap().is_some()
+    }
+
+    /// Changes a pool's spec.
+    pub fn change_pool(&self, name: &str, spec: &Value) {
+        let patch = Patch::Merge(json!({ "spec": spec }));
+        self.block_on(self.pools().patch(name, &PatchParams::default(), &patch)).unwrap();
+    }
+
+    /// Changes a slot's Lease, as somebody does who may.
+    pub fn change_lease(&self, pool: &str, slot: u32, patch: &Value) {
+        let name = lease_name(pool, slot);
+        self.block_on(self.leases().patch(&name, &PatchParams::default(), &Patch::Merge(patch))).unwrap();
+    }
+
+    /// Deletes a slot's Lease, and takes its finalizer away where the controller does not.
+    pub fn force_delete_lease(&self, pool: &str, slot: u32) {
+        let name = lease_name(pool, slot);
+        self.block_on(self.leases().delete(&name, &DeleteParams::default())).unwrap();
+        let gone = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+        // The controller may have been first.
+        let _ = self.block_on(self.leases().patch(&name, &PatchParams::default(), &gone));
+    }
+
+    /// What a slot's Lease says; `None` where it says nothing yet.
+    #[must_use]
+    pub fn record(&self, pool: &str, slot: u32) -> Option<Record> {
+        let lease = self.block_on(self.leases().get_opt(&lease_name(pool, slot))).unwrap()?;
+        codec::read(&lease).unwrap()
+    }
+
+    /// How to start an agent in a pod of this name, as a service account of that name.
+    #[must_use]
+    pub fn launch(&self, pod: &str) -> Launch {
+        let token = self.token(pod);
+        let name = format!("{}-{pod}", self.name);
+        let kubeconfig = self.ground.cluster.kubeconfig_with_token(&name, &token).unwrap();
+        self.launch_with(pod, &kubeconfig)
+    }
+
+    /// The same with a kubeconfig that is there already.
+    #[must_use]
+    pub fn launch_with(&self, pod: &str, kubeconfig: &Path) -> Launch {
+        let uid = self.block_on(self.pods().get(pod)).ok().and_then(|pod| pod.metadata.uid);
+        Launch::default()
+            .path("--kubeconfig", kubeconfig)
+            .env("POD_NAMESPACE", &self.name)
+            .env("POD_NAME", pod)
+            .env("POD_UID", &uid.unwrap_or_default())
+    }
+
+    /// Starts an agent in a pod of this name, with more arguments.
+    #[must_use]
+    pub fn agent(&self, pod: &str, args: &[&str]) -> Agent {
+        self.launch(pod).args(args).start(&self.dir.join(pod))
+    }
+
+    /// A token of the pod's service account, bound to the pod. Both are made if need be.
+    #[must_use]
+    pub fn token(&self, pod: &str) -> String {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.ground.client.clone(), &self.name);
+        let account = serde_json::from_value(json!({ "metadata": { "name": pod } })).unwrap();
+        let object = json!({
+            "metadata": { "name": pod },
+            "spec": { "serviceAccountName": pod, "automountServiceAccountToken": false,
+                      "containers": [{ "name": "app", "image": "app" }] },
+        });
+        let object = serde_json::from_value(object).unwrap();
+        // They may be there.
+        let _ = self.block_on(accounts.create(&PostParams::default(), &account));
+        let _ = self.block_on(self.pods().create(&PostParams::default(), &object));
+        let bound = BoundObjectReference {
+            api_version: Some("v1".into()),
+            kind: Some("Pod".into()),
+            name: Some(pod.into()),
+            uid: None,
+        };
+        let spec =
+            TokenRequestSpec { audiences: Vec::new(), bound_object_ref: Some(bound), expiration_seconds: None };
+        let request = TokenRequest { spec, ..TokenRequest::default() };
+        let made = self.block_on(accounts.create_token_request(pod, &PostParams::default(), &request));
+        made.unwrap().status.unwrap().token
+    }
+
+    fn pools(&self) -> Api<SlotPool> {
+        Api::namespaced(self.ground.client.clone(), &self.name)
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.ground.client.clone(), &self.name)
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.ground.client.clone(), &self.name)
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.ground.runtime.block_on(work)
+    }
+}
