@@ -79,12 +79,13 @@ impl Ground {
         let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mine = events.filter(|event| event["user"]["username"] == user.as_str());
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        mine.map(|event| format!("{} {}", word(&event["verb"]), word(&event["objectRef"]["resource"]))).collect()
+        mine.map(|event| format!("{} {}", word(&event["verb"]), word(&event["objectRef"]["resource"])))
+            .collect()
     }
 }
 
 async fn connect(kubeconfig: &Path) -> Client {
-    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None };
+    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None, server: None };
     let config = config::load(&options).await.unwrap();
     transport::client(&config, PATIENCE, ApiClock::default()).unwrap()
 }
@@ -207,8 +208,11 @@ impl Space<'_> {
             name: Some(pod.into()),
             uid: None,
         };
-        let spec =
-            TokenRequestSpec { audiences: Vec::new(), bound_object_ref: Some(bound), expiration_seconds: None };
+        let spec = TokenRequestSpec {
+            audiences: Vec::new(),
+            bound_object_ref: Some(bound),
+            expiration_seconds: None,
+        };
         let request = TokenRequest { spec, ..TokenRequest::default() };
         let made = self.block_on(accounts.create_token_request(pod, &PostParams::default(), &request));
         made.unwrap().status.unwrap().token

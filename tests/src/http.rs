@@ -97,7 +97,7 @@ pub fn watch(socket: &Path) -> impl Iterator<Item = Value> {
     stream.write_all(b"GET /v1/lease?watch=true HTTP/1.1\r\nHost: cosid\r\n\r\n").unwrap();
     // Chunk sizes and headers are lines of other forms.
     let lines = BufReader::new(stream).lines().map_while(Result::ok);
-    lines.take_while(|line| line != "0").filter_map(|line| {
-        line.starts_with('{').then(|| serde_json::from_str(&line).unwrap())
-    })
+    lines
+        .take_while(|line| line != "0")
+        .filter_map(|line| line.starts_with('{').then(|| serde_json::from_str(&line).unwrap()))
 }

@@ -98,7 +98,8 @@ fn a_second_agent_with_the_same_key_gets_another_slot_and_says_so(ground: &Groun
     let second = space.launch("web-0").args(&args).start(&space.dir.join("second"));
     let other = second.wait_held();
     assert_ne!(held.slot, other.slot);
-    let told = format!("slot {} is held under fence {} by another owner with the same key", held.slot, held.fence);
+    let told =
+        format!("slot {} is held under fence {} by another owner with the same key", held.slot, held.fence);
     second.wait_for_log(&told);
     assert!(second.log().contains("give each its own key"));
     assert_eq!(second.counted("lease_events_total{event=\"DuplicateOwner\"}"), 1);
@@ -112,8 +113,14 @@ fn another_width_or_tolerance_than_the_pools_is_refused(ground: &Ground) {
     let wide = space.agent("web-0", &["--pool", "orders", "--bits", "12"]);
     let lax = space.agent("web-1", &["--pool", "orders", "--tolerance", "5000"]);
     let right = space.agent("web-2", &["--pool", "orders", "--bits", "10", "--tolerance", "1000"]);
-    wide.wait_for_state("refused", "pool terms/orders has 10 slot bits, not the 12 asked for: ask for 10, or use");
-    lax.wait_for_state("refused", "has a tolerance of 1000 ms, not the 5000 ms asked for: ask for 1000 ms, or use");
+    wide.wait_for_state(
+        "refused",
+        "pool terms/orders has 10 slot bits, not the 12 asked for: ask for 10, or use",
+    );
+    lax.wait_for_state(
+        "refused",
+        "has a tolerance of 1000 ms, not the 5000 ms asked for: ask for 1000 ms, or use",
+    );
     assert_eq!(right.wait_held().slot, 0);
     assert_eq!(space.record("orders", 1).unwrap().fence, 0, "those refused have taken nothing");
 }
@@ -140,7 +147,9 @@ fn a_full_pool_tells_its_earliest_expiry_and_a_slot_that_comes_free_is_taken(gro
     let expiry = lease["earliestExpiry"].as_u64().unwrap();
     assert!(expiry >= held.expires_at && expiry < held.expires_at + 60_000, "{lease}");
     match refusal(&waiting) {
-        Error::Exhausted { message, earliest_expiry: Some(_) } => assert!(message.contains(told), "{message}"),
+        Error::Exhausted { message, earliest_expiry: Some(_) } => {
+            assert!(message.contains(told), "{message}")
+        }
         other => panic!("{other:?}"),
     }
     assert!(matches!(waiting.client().lease().unwrap().state, LeaseState::Exhausted { .. }));
@@ -155,7 +164,11 @@ fn a_full_pool_tells_its_earliest_expiry_and_a_slot_that_comes_free_is_taken(gro
     let last = holder.client().generator("orders").unwrap().next_id().unwrap();
     holder.terminate();
     let next = waiting.wait_held();
-    assert_eq!((next.slot, next.fence), (held.slot, held.fence + 2), "one for the release, one for the acquisition");
+    assert_eq!(
+        (next.slot, next.fence),
+        (held.slot, held.fence + 2),
+        "one for the release, one for the acquisition"
+    );
     assert_eq!(next.floor, held.layout.decompose(last).unwrap().timestamp());
     assert_eq!(waiting.lease().get("earliestExpiry"), None);
 }

@@ -45,7 +45,9 @@ impl Disk {
             println!("  not tested: a full disk, because COSID_TEST_NO_ROOT is set");
             return None;
         }
-        mounted.expect("mounting a small disk to fill needs root; set COSID_TEST_NO_ROOT to go without these tests");
+        mounted.expect(
+            "mounting a small disk to fill needs root; set COSID_TEST_NO_ROOT to go without these tests",
+        );
         Some(Self(path))
     }
 
@@ -93,7 +95,10 @@ fn a_disk_that_is_full_from_the_start_ends_no_agent(ground: &Ground) {
 fn check_blocked_and_healed(agent: &Agent, disk: &Disk) {
     let lease = agent.wait_for_state("blocked", "holds slot 0, but can't make its page");
     let message = lease["message"].as_str().unwrap();
-    assert!(message.contains(disk.0.to_str().unwrap()) && message.contains("No space left on device"), "{message}");
+    assert!(
+        message.contains(disk.0.to_str().unwrap()) && message.contains("No space left on device"),
+        "{message}"
+    );
     let ids = agent.ask("POST", "/v1/ids?generator=orders&count=1");
     assert_eq!((ids.status, ids.reason().as_str()), (503, "Blocked"));
     let ready = agent.ask("GET", "/readyz");
@@ -121,7 +126,8 @@ fn a_directory_that_is_served_is_refused_and_the_one_who_serves_it_named(ground:
     let generator = agent.client().generator("orders").unwrap();
     let second = space.launch("web-1").args(&["--pool", "orders"]).path("--socket", &agent.socket);
     let (code, said) = end(&second);
-    let told = format!("{} is already served by a live agent (process {})", dir.display(), agent.program.pid());
+    let told =
+        format!("{} is already served by a live agent (process {})", dir.display(), agent.program.pid());
     assert!(code == Some(1) && said.contains(&told) && said.contains("--socket"), "{code:?}: {said}");
     agent.wait_renewed();
     assert_eq!(agent.wait_held().page, held.page);
@@ -152,7 +158,10 @@ fn a_command_line_that_can_not_work_ends_with_64_and_says_what_can(ground: &Grou
     let long = Path::new("/tmp").join("x".repeat(104));
     let length = format!("has {} bytes; a Unix socket's path has at most 107", long.as_os_str().len());
     refused(&Launch::new(&["--store", "memory"]).path("--socket", &long), &[&length, "COSID_SOCKET"]);
-    refused(&Launch::new(&["--store", "memory"]), &["the socket has no default here", "--socket or COSID_SOCKET"]);
+    refused(
+        &Launch::new(&["--store", "memory"]),
+        &["the socket has no default here", "--socket or COSID_SOCKET"],
+    );
     for slot in ["seven", "-1", "prefer:", "4294967296"] {
         let slot = format!("--slot={slot}");
         refused(&here(&[&slot]), &["is not one of: auto, ordinal, a number, prefer:NUMBER"]);
@@ -201,7 +210,8 @@ fn an_end_while_the_credential_plugin_hangs_is_within_2_s(ground: &Ground) {
     });
     let kubeconfig = space.dir.join("kubeconfig");
     fs::write(&kubeconfig, config.to_string()).unwrap();
-    let mut agent = space.launch_with("web-0", &kubeconfig).args(&["--pool", "orders"]).start(&space.dir.join("web-0"));
+    let mut agent =
+        space.launch_with("web-0", &kubeconfig).args(&["--pool", "orders"]).start(&space.dir.join("web-0"));
     let is_called = || Ok(called.exists().then_some(()));
     xtask::programs::until(|| "the plugin is not run".into(), Duration::from_secs(30), is_called).unwrap();
     agent.wait_for("it does not serve", |lease| !lease.is_null());

@@ -121,7 +121,7 @@ impl Bench {
 const DEADLINE: Duration = Duration::from_secs(5);
 
 async fn connect(kubeconfig: &Path) -> (Client, ApiClock) {
-    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None };
+    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None, server: None };
     let config = config::load(&options).await.unwrap();
     let clock = ApiClock::default();
     (transport::client(&config, DEADLINE, clock.clone()).unwrap(), clock)
@@ -417,7 +417,7 @@ async fn the_api_server_keeps_what_a_pool_may_never_change() {
 async fn a_token_that_was_replaced_is_read_again_within_the_call() {
     let bench = Bench::new("token").await;
     bench.pool("orders", slots(0, 0)).await;
-    let admin = ClusterOptions { kubeconfig: Some(CLUSTER.kubeconfig().into()), context: None };
+    let admin = ClusterOptions { kubeconfig: Some(CLUSTER.kubeconfig().into()), context: None, server: None };
     let admin = config::load(&admin).await.unwrap();
     let file = CLUSTER.kubeconfig().with_file_name("token-of-agent");
     std::fs::write(&file, "expired").unwrap();

@@ -68,8 +68,14 @@ async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
     let window = Window::new(directory.path(), board.clone());
     let metrics = Metrics::default();
     let stop = stop_signals()?;
-    let agent =
-        Agent { args, key, preference, board: board.clone(), window: window.clone(), metrics: metrics.clone() };
+    let agent = Agent {
+        args,
+        key,
+        preference,
+        board: board.clone(),
+        window: window.clone(),
+        metrics: metrics.clone(),
+    };
     let app = router(Api { board: board.clone(), window, metrics });
     let server = Server::start(directory.listen()?, app);
     let result = match agent.args.store {

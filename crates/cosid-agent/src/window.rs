@@ -249,7 +249,8 @@ impl Window {
             layout,
         };
         self.save(binding, pool, layout, &file).map_err(|error| error.to_string())?;
-        let page = PageOwner::create(self.0.directory.join(&file), &header).map_err(|error| error.to_string())?;
+        let page =
+            PageOwner::create(self.0.directory.join(&file), &header).map_err(|error| error.to_string())?;
         page.set_ceiling(binding.holding.ceiling);
         self.publish(binding, layout, &file);
         Ok(Open { page, file, binding: binding.clone() })

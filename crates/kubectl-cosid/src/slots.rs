@@ -31,7 +31,11 @@ struct Row {
 
 /// The slot map, as text.
 pub(crate) async fn show(cluster: &Cluster, slots: &Slots) -> Result<String, Error> {
-    let options = ClusterOptions { kubeconfig: cluster.kubeconfig.clone(), context: cluster.context.clone() };
+    let options = ClusterOptions {
+        kubeconfig: cluster.kubeconfig.clone(),
+        context: cluster.context.clone(),
+        server: None,
+    };
     let config = config::load(&options).await?;
     let namespace = cluster.namespace.as_deref().unwrap_or(&config.default_namespace);
     let clock = ApiClock::default();

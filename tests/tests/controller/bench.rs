@@ -239,7 +239,7 @@ pub(crate) async fn connect(kubeconfig: &Path) -> (Client, ApiClock) {
 }
 
 fn options(kubeconfig: &Path) -> ClusterOptions {
-    ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None }
+    ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None, server: None }
 }
 
 /// The cluster's own calls block.

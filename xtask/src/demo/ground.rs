@@ -4,6 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Options as ClusterOptions};
@@ -101,6 +103,27 @@ impl Ground {
         Ok(command)
     }
 
+    /// The arguments of an agent that has a service account's token and no kubeconfig, as in a pod, but for its socket.
+    ///
+    /// # Errors
+    /// [`Error`] where it can't be given an account of its own; [`Error::Setup`] with no cluster.
+    pub fn agent_in_pod(&self, name: &str) -> Result<Vec<String>> {
+        let Self::Cluster(cluster) = self else {
+            return Err(Error::Setup("an agent in a pod needs a cluster".into()));
+        };
+        let Access { server, ca, token } = cluster.admin.access(NAMESPACE, name)?;
+        let write = |what: &str, bytes: &[u8]| -> Result<String> {
+            let path = cluster.dir.join(format!("{name}.{what}"));
+            fs::write(&path, bytes).map_err(Error::io(format_args!("write {}", path.display())))?;
+            Ok(text(&path))
+        };
+        let (ca, token) = (write("ca", &ca)?, write("token", token.as_bytes())?);
+        let args = ["--server", &server, "--ca-file", &ca, "--token-file", &token, "--pool", POOL];
+        let key = format!("{NAMESPACE}/{name}");
+        let own = ["--namespace", NAMESPACE, "--key", &key];
+        Ok(args.into_iter().chain(own).map(str::to_owned).collect())
+    }
+
     /// Prints who has which slot.
     pub(super) fn show_slots(&self, tell: &Narrator) -> Result<()> {
         let Self::Cluster(cluster) = self else { return Ok(()) };
@@ -172,25 +195,45 @@ impl Admin {
         Ok(())
     }
 
-    /// Makes a service account and a kubeconfig with its token: what an agent in a pod has.
-    fn kubeconfig_of(&self, namespace: &str, account: &str, dir: &Path) -> Result<PathBuf> {
+    /// Makes a service account, and what it needs to be one at the API server.
+    fn access(&self, namespace: &str, account: &str) -> Result<Access> {
         if self.kubectl(&["get", "serviceaccount", account, "-n", namespace]).is_err() {
             self.kubectl(&["create", "serviceaccount", account, "-n", namespace])?;
         }
-        let token = self.kubectl(&["create", "token", account, "-n", namespace])?;
+        let token = self.kubectl(&["create", "token", account, "-n", namespace])?.trim().to_owned();
         let view = self.kubectl(&["config", "view", "--raw", "--minify", "--flatten", "-o", "json"])?;
-        let view: serde_json::Value = serde_json::from_str(&view)
-            .map_err(|error| Error::Wrong(format!("kubectl config view: {error}")))?;
+        let wrong = |what: &str| Error::Wrong(format!("`kubectl config view` has no {what}"));
+        let view: serde_json::Value =
+            serde_json::from_str(&view).map_err(|error| wrong(&error.to_string()))?;
+        let cluster = &view["clusters"][0]["cluster"];
+        let server = cluster["server"].as_str().ok_or_else(|| wrong("server"))?.to_owned();
+        let ca =
+            cluster["certificate-authority-data"].as_str().and_then(|data| BASE64_STANDARD.decode(data).ok());
+        Ok(Access { server, ca: ca.ok_or_else(|| wrong("certificate authority"))?, token })
+    }
+
+    /// A kubeconfig with a service account's token, as people have them.
+    fn kubeconfig_of(&self, namespace: &str, account: &str, dir: &Path) -> Result<PathBuf> {
+        let Access { server, ca, token } = self.access(namespace, account)?;
+        let cluster = json!({ "server": server, "certificate-authority-data": BASE64_STANDARD.encode(ca) });
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": account,
-            "clusters": [{ "name": "cluster", "cluster": view["clusters"][0]["cluster"] }],
-            "users": [{ "name": account, "user": { "token": token.trim() } }],
+            "clusters": [{ "name": "cluster", "cluster": cluster }],
+            "users": [{ "name": account, "user": { "token": token } }],
             "contexts": [{ "name": account, "context": { "cluster": "cluster", "user": account, "namespace": namespace } }],
         });
         let path = dir.join(format!("{account}.kubeconfig"));
         fs::write(&path, config.to_string()).map_err(Error::io(format_args!("write {}", path.display())))?;
         Ok(path)
     }
+}
+
+/// What a service account needs to be one at the API server.
+struct Access {
+    server: String,
+    /// PEM.
+    ca: Vec<u8>,
+    token: String,
 }
 
 /// Starts the controller as a service account of its own, with the rights that the chart gives it.

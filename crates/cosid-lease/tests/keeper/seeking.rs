@@ -60,7 +60,9 @@ fn exhaustion_is_reported_once_then_the_timeout_once_and_it_tries_on() {
     assert_eq!(*after, TERMS.ttl);
     assert!(matches!(&**cause, Report::Exhausted { size: 2, .. }), "{cause:?}");
     assert_eq!(rig.reports.len(), 2, "{:?}", rig.reports);
-    let Some(Report::Exhausted { earliest_expiry: Some(newest), .. }) = &rig.waiting else { panic!("{:?}", rig.waiting) };
+    let Some(Report::Exhausted { earliest_expiry: Some(newest), .. }) = &rig.waiting else {
+        panic!("{:?}", rig.waiting)
+    };
     assert!(*newest > expiry + 60_000, "whoever asks how it stands is told the newest expiry: {newest}");
     assert_eq!(rig.times("write"), []);
     assert!(rig.times("load").len() >= 7, "{:?}", rig.times("load"));
@@ -242,7 +244,13 @@ fn without_the_stores_time_nothing_is_acquired() {
     let timeless = cosid_lease::Now { store: None, ..rig.now() };
     rig.keeper.handle(cosid_lease::Event::Answered { id: *id, result: loaded }, timeless);
     let next = rig.poll_only();
-    assert!(matches!(&next[..], [Action::Waiting(_), Action::Report(Report::StoreFailed { what: "acquire", .. })]), "{next:?}");
+    assert!(
+        matches!(
+            &next[..],
+            [Action::Waiting(_), Action::Report(Report::StoreFailed { what: "acquire", .. })]
+        ),
+        "{next:?}"
+    );
     rig.run(200);
     assert_eq!(rig.holds, 1, "it tries on");
 }
