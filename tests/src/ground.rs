@@ -218,6 +218,11 @@ impl Space<'_> {
         made.unwrap().status.unwrap().token
     }
 
+    /// Deletes a pod at once: tokens that are bound to it are worth nothing from then on.
+    pub fn delete_pod(&self, pod: &str) {
+        self.block_on(self.pods().delete(pod, &DeleteParams::default().grace_period(0))).unwrap();
+    }
+
     fn pools(&self) -> Api<SlotPool> {
         Api::namespaced(self.ground.client.clone(), &self.name)
     }

@@ -5,3 +5,4 @@ pub mod cases;
 pub mod ground;
 pub mod http;
 pub mod ids;
+pub mod makers;

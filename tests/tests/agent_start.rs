@@ -191,7 +191,7 @@ fn without_a_cluster_it_says_how_to_name_one(ground: &Ground) {
     refused(&context, &["other", "its contexts are: cosid"]);
     // A pod without a token, as with automountServiceAccountToken: false.
     let pod = here(&[]).env("KUBERNETES_SERVICE_HOST", "10.0.0.1").env("KUBERNETES_SERVICE_PORT", "443");
-    refused(&pod, &["no cluster", "/var/run/secrets/kubernetes.io/serviceaccount"]);
+    refused(&pod, &["no cluster", "automountServiceAccountToken"]);
     assert!(!socket.exists());
 }
 

@@ -78,7 +78,7 @@ pub enum Error {
         why: String,
     },
     /// There is no way to the cluster.
-    #[error(transparent)]
+    #[error("{}{}", .0, instead(.0))]
     Cluster(#[from] cosid_kube::Error),
     /// The runtime did not start.
     #[error("can't start: {0}")]
@@ -91,6 +91,14 @@ pub enum Error {
         /// What came instead.
         why: String,
     },
+}
+
+/// What else there is where no cluster is.
+fn instead(error: &cosid_kube::Error) -> &'static str {
+    match error {
+        cosid_kube::Error::NotInCluster(_) => "; or keep the slots in this machine's memory with --store memory",
+        _ => "",
+    }
 }
 
 impl Error {

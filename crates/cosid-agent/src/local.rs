@@ -60,6 +60,22 @@ impl LocalStore {
     /// [`Error::NotPrivate`], [`Error::Io`]; [`Error::CorruptStore`] for a file that can't be read, which is left as it
     /// is.
     pub fn open(directory: &Path, name: &str, ttl: Millis) -> Result<Self, Error> {
+        let bits = Layout::MILLISECOND.slot_bits();
+        Self::of(
+            directory,
+            Pool {
+                name: name.into(),
+                bits,
+                first: 0,
+                last: (1 << bits) - 1,
+                withheld: BTreeSet::new(),
+                terms: Terms { ttl, tolerance: TOLERANCE },
+                state: PoolState::Ready,
+            },
+        )
+    }
+
+    fn of(directory: &Path, pool: Pool) -> Result<Self, Error> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -73,17 +89,7 @@ impl LocalStore {
             return Err(Error::NotPrivate { directory: directory.into() });
         }
         // A pool's name has a slash where it has a namespace.
-        let file = name.replace('/', "@");
-        let bits = Layout::MILLISECOND.slot_bits();
-        let pool = Pool {
-            name: name.into(),
-            bits,
-            first: 0,
-            last: (1 << bits) - 1,
-            withheld: BTreeSet::new(),
-            terms: Terms { ttl, tolerance: TOLERANCE },
-            state: PoolState::Ready,
-        };
+        let file = pool.name.replace('/', "@");
         let store = Self {
             path: directory.join(format!("{file}.slots")),
             lock: directory.join(format!("{file}.lock")),
@@ -207,8 +213,31 @@ pub(crate) fn default_directory() -> Result<PathBuf, Error> {
 mod tests {
     use cosid_lease::Owner;
     use cosid_lease::algebra;
+    use cosid_lease::conformance::{self, CASES, Fixture, PoolSpec};
 
     use super::*;
+
+    /// A directory in which each of the suite's pools is made anew.
+    struct Machine(tempfile::TempDir);
+
+    impl Fixture for Machine {
+        type Store = LocalStore;
+
+        async fn pool(&self, spec: &PoolSpec) -> Result<LocalStore, String> {
+            let pool = spec.pool(&format!("suite/{}", spec.name));
+            LocalStore::of(&self.0.path().join("store"), pool).map_err(|error| error.to_string())
+        }
+    }
+
+    #[test]
+    fn the_local_store_passes_every_case_of_the_suite() {
+        let passed = match pollster::block_on(conformance::run(&Machine(tempfile::tempdir().unwrap()))) {
+            Ok(passed) => passed,
+            Err(failure) => panic!("{failure}"),
+        };
+        assert_eq!(passed, CASES);
+        println!("{} cases passed", passed.len());
+    }
 
     fn open(directory: &Path) -> LocalStore {
         LocalStore::open(directory, "default/local", 30_000).unwrap()

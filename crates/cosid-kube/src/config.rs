@@ -46,7 +46,12 @@ pub async fn load(options: &ClusterOptions) -> Result<Config, Error> {
     // kube's own inference prefers a kubeconfig: in a pod the projected token is what is meant.
     let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
     if in_pod && options.kubeconfig.is_none() && options.context.is_none() {
-        return Config::incluster().map_err(|error| Error::NotInCluster(error.to_string()));
+        return Config::incluster().map_err(|error| {
+            Error::NotInCluster(format!(
+                "this is a pod whose service account's token can't be read ({error}): does it have \
+                 automountServiceAccountToken: false?"
+            ))
+        });
     }
     by_kubeconfig(options).await
 }

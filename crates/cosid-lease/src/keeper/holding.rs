@@ -150,8 +150,11 @@ fn still_ours<V>(entry: Option<Entry<V>>, known: &Record) -> Result<(Record, V),
     };
     let Some(mine) = known.holding() else { return Err(LossReason::Deleted) };
     if !found.is_held_by(mine.owner.incarnation, known.fence) {
-        let holder = found.holding().map_or_else(|| "nobody".into(), |holding| holding.owner.key.clone());
-        return Err(LossReason::Taken { holder, fence: found.fence });
+        let fence = found.fence;
+        return Err(match found.holding() {
+            Some(holding) => LossReason::Taken { holder: holding.owner.key.clone(), fence },
+            None => LossReason::Freed { fence },
+        });
     }
     let mut record = found;
     let lowest: Millis = known.next_floor;

@@ -182,9 +182,15 @@ pub enum LossReason {
     /// It expired and was acquired by another.
     #[error("taken by {holder} under fence {fence} after it expired")]
     Taken {
-        /// The new holder's key, or `nobody`.
+        /// The new holder's key.
         holder: String,
         /// The new fence.
+        fence: Fence,
+    },
+    /// It is free, though its owner did not release it.
+    #[error("nobody holds it under fence {fence} any more: its Lease was made anew, or edited")]
+    Freed {
+        /// The fence found.
         fence: Fence,
     },
     /// Its object is being deleted, or gone.
