@@ -85,7 +85,7 @@ impl Ground {
 }
 
 async fn connect(kubeconfig: &Path) -> Client {
-    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None };
+    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None, server: None };
     let config = config::load(&options).await.unwrap();
     transport::client(&config, PATIENCE, ApiClock::default()).unwrap()
 }

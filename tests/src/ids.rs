@@ -41,7 +41,7 @@ pub struct Count {
 /// All IDs of some files. Blocks.
 ///
 /// # Errors
-/// [`Error`], naming the file.
+/// [`enum@Error`], naming the file.
 pub fn read(files: &[PathBuf]) -> Result<Vec<u64>, Error> {
     let mut ids = Vec::new();
     for path in files {

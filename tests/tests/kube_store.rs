@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use cosid_kube::codec::{self, FINALIZER, SlotLease, lease_name};
 use cosid_kube::pool::{PoolLayout, SlotPoolStatus, SlotRange, Watermark, crd_yaml};
-use cosid_kube::{ApiClock, ClusterOptions, KubeStore, SlotPool, SlotPoolSpec, config, find_pool, transport};
+use cosid_kube::{
+    ApiClock, ClusterOptions, KubeStore, LeaseVersion, SlotPool, SlotPoolSpec, config, find_pool, transport,
+};
 use cosid_lease::conformance::{self, CASES, Fixture, PoolSpec};
 use cosid_lease::{Owner, Record, SlotState, SlotStore as _, StoreError, Terms, algebra};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -121,7 +123,7 @@ impl Bench {
 const DEADLINE: Duration = Duration::from_secs(5);
 
 async fn connect(kubeconfig: &Path) -> (Client, ApiClock) {
-    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None };
+    let options = ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None, server: None };
     let config = config::load(&options).await.unwrap();
     let clock = ApiClock::default();
     (transport::client(&config, DEADLINE, clock.clone()).unwrap(), clock)
@@ -136,7 +138,7 @@ fn slots(first: i32, last: i32) -> SlotPoolSpec {
 }
 
 /// Loads, and acquires the first slot.
-async fn acquire(store: &KubeStore, owner: &Owner) -> (std::sync::Arc<Lease>, Record) {
+async fn acquire(store: &KubeStore, owner: &Owner) -> (LeaseVersion, Record) {
     let view = store.load().await.unwrap();
     let entry = &view.entries[0];
     let now = store.now().unwrap().earliest;
@@ -179,8 +181,12 @@ async fn a_record_comes_back_from_the_api_server_as_it_was_written() {
     let (written, record) = acquire(&store, &owner).await;
     let read = store.read(0).await.unwrap().unwrap();
     assert_eq!(read.state, SlotState::Open(record.clone()));
-    assert_eq!(read.version.metadata.resource_version, written.metadata.resource_version);
-    assert_eq!(read.version.metadata.finalizers.as_deref(), Some([FINALIZER.to_owned()].as_slice()));
+    let resource_version = |version: &LeaseVersion| version.lease().unwrap().metadata.resource_version;
+    assert_eq!(resource_version(&read.version), resource_version(&written));
+    assert_eq!(
+        read.version.lease().unwrap().metadata.finalizers.as_deref(),
+        Some([FINALIZER.to_owned()].as_slice())
+    );
     let released = algebra::release(&record, owner.incarnation, record.fence, 0).unwrap();
     store.write(0, &written, &released).await.unwrap();
     assert_eq!(store.read(0).await.unwrap().unwrap().state, SlotState::Open(released));
@@ -234,9 +240,12 @@ async fn a_lease_with_another_uid_at_the_same_version_is_a_conflict() {
     bench.pool("orders", slots(0, 0)).await;
     let store = bench.store("orders");
     let (version, record) = acquire(&store, &Owner::new("a")).await;
-    let mut other = (*version).clone();
+    let mut other = version.lease().unwrap();
     other.metadata.uid = Some("00000000-0000-4000-8000-000000000000".into());
-    let refused = store.write(0, &std::sync::Arc::new(other), &record).await.unwrap_err();
+    let refused = store
+        .write(0, &LeaseVersion::from_json(serde_json::to_vec(&other).unwrap()), &record)
+        .await
+        .unwrap_err();
     assert_eq!(refused, StoreError::Conflict);
 }
 
@@ -417,7 +426,7 @@ async fn the_api_server_keeps_what_a_pool_may_never_change() {
 async fn a_token_that_was_replaced_is_read_again_within_the_call() {
     let bench = Bench::new("token").await;
     bench.pool("orders", slots(0, 0)).await;
-    let admin = ClusterOptions { kubeconfig: Some(CLUSTER.kubeconfig().into()), context: None };
+    let admin = ClusterOptions { kubeconfig: Some(CLUSTER.kubeconfig().into()), context: None, server: None };
     let admin = config::load(&admin).await.unwrap();
     let file = CLUSTER.kubeconfig().with_file_name("token-of-agent");
     std::fs::write(&file, "expired").unwrap();

@@ -2,7 +2,7 @@
 //! continued. At its end a program of its own counts the IDs that are equal.
 
 mod cast;
-mod ground;
+pub mod ground;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +14,9 @@ use crate::programs;
 use crate::{Error, Result};
 use cast::{Agent, Ids};
 use ground::Ground;
+
+/// The name of the pool of `examples/slotpool.yaml`, and of the generator.
+pub const POOL: &str = "orders";
 
 /// How many IDs each client makes.
 const IDS_EACH: u64 = 1_000_000;
@@ -40,10 +43,17 @@ pub struct Options {
 }
 
 /// Tells what happens, with the time since the start.
-pub(crate) struct Narrator(Instant);
+pub struct Narrator(Instant);
 
 impl Narrator {
-    pub(crate) fn say(&self, text: impl AsRef<str>) {
+    /// Starts the clock.
+    #[must_use]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Prints a line.
+    pub fn say(&self, text: impl AsRef<str>) {
         println!("[{:5.1} s] {}", self.0.elapsed().as_secs_f64(), text.as_ref());
     }
 }
@@ -65,7 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn play(options: &Options, dir: &Path) -> Result<()> {
-    let tell = Narrator(Instant::now());
+    let tell = Narrator::start();
     let ground = Ground::prepare(options, dir, TTL_SECONDS, &tell)?;
 
     let a = Agent::start(&ground, dir, "agent-a", None)?;

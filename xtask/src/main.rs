@@ -6,7 +6,10 @@ use clap::Parser;
 
 mod commands {
     pub(crate) mod cluster;
+    pub(crate) mod codegen;
     pub(crate) mod demo;
+    pub(crate) mod footprint;
+    pub(crate) mod test;
 }
 
 #[derive(Parser)]
@@ -17,6 +20,12 @@ enum Command {
     Cluster(commands::cluster::Command),
     /// The main job, printed as it goes; its last line is `N IDs, 0 equal`
     Demo(commands::demo::Demo),
+    /// All tests, starting and stopping what they need
+    Test(commands::test::Test),
+    /// Write the files that are made from the types: the CRD, the controller's rights
+    Codegen(commands::codegen::Codegen),
+    /// The agent's size, its memory, and its time to the first ID, measured on a lean build
+    Footprint(commands::footprint::Footprint),
 }
 
 fn main() -> ExitCode {
@@ -31,6 +40,9 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Cluster(command) => command.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Test(test) => test.run(),
+        Command::Codegen(codegen) => codegen.run(),
+        Command::Footprint(footprint) => footprint.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use cosid_kube::ClusterOptions;
+use cosid_kube::config::Server;
 use cosid_lease::choose::Preference;
 
 use crate::error::Error;
@@ -13,7 +15,7 @@ use crate::error::Error;
 /// Apps reach it at the socket: by the cosid-client crate, or with
 /// `curl --unix-socket $COSID_SOCKET http://cosid/v1/lease`.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version)]
 pub struct Args {
     /// What to do instead of running.
     #[command(subcommand)]
@@ -51,12 +53,26 @@ pub struct Args {
     pub memory_ttl: u32,
 
     /// The kubeconfig to use; without it and outside a cluster: $KUBECONFIG, else ~/.kube/config.
+    #[cfg(feature = "kubeconfig")]
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
 
     /// The kubeconfig's context to use.
+    #[cfg(feature = "kubeconfig")]
     #[arg(long)]
     pub context: Option<String>,
+
+    /// The API server's address, `https://HOST:PORT`, instead of a kubeconfig or the pod's own cluster.
+    #[arg(long, env = "COSID_SERVER", requires = "ca_file", requires = "token_file")]
+    pub server: Option<String>,
+
+    /// With --server: the certificates (PEM) that the API server's own must be signed with.
+    #[arg(long, env = "COSID_CA_FILE", requires = "server")]
+    pub ca_file: Option<PathBuf>,
+
+    /// With --server: the file of a service account's token. It may be replaced at any time.
+    #[arg(long, env = "COSID_TOKEN_FILE", requires = "server")]
+    pub token_file: Option<PathBuf>,
 
     /// The namespace. Default: the pod's, or the kubeconfig context's.
     #[arg(long, short, env = "POD_NAMESPACE")]
@@ -83,13 +99,39 @@ pub struct Args {
     #[arg(long, env = "COSID_TOLERANCE")]
     pub tolerance: Option<u64>,
 
-    /// What to log: a level, or a filter such as `cosid_agent=debug`.
+    /// What to log: a level, or a list such as `warn,cosid_agent=debug`.
     #[arg(long, env = "COSID_LOG", default_value = "info")]
     pub log: String,
 
     /// How to log.
     #[arg(long, env = "COSID_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+}
+
+impl Args {
+    /// Which cluster is meant.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterOptions {
+        let Self { server, ca_file, token_file, .. } = self;
+        let server = match (server, ca_file, token_file) {
+            (Some(url), Some(ca_file), Some(token_file)) => {
+                Some(Server { url: url.clone(), ca_file: ca_file.clone(), token_file: token_file.clone() })
+            }
+            // Each requires the others.
+            _ => None,
+        };
+        ClusterOptions {
+            server,
+            #[cfg(feature = "kubeconfig")]
+            kubeconfig: self.kubeconfig.clone(),
+            #[cfg(feature = "kubeconfig")]
+            context: self.context.clone(),
+            #[cfg(not(feature = "kubeconfig"))]
+            kubeconfig: None,
+            #[cfg(not(feature = "kubeconfig"))]
+            context: None,
+        }
+    }
 }
 
 /// What an agent's binary can do besides running.

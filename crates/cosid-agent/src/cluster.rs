@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cosid_id::Layout;
-use cosid_kube::{ApiClock, ClusterOptions, KubeStore, PoolName, config, find_pool, transport};
+use cosid_kube::{ApiClock, KubeStore, PoolName, config, find_pool, transport};
 use kube::Client;
 
 use crate::args::Args;
@@ -28,8 +28,7 @@ pub(crate) struct Connection {
 /// # Errors
 /// [`Error::Cluster`] where there is no configuration, or none that can be used.
 pub(crate) async fn connect(args: &Args) -> Result<Connection, Error> {
-    let options = ClusterOptions { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
-    let config = config::load(&options).await?;
+    let config = config::load(&args.cluster()).await?;
     let clock = ApiClock::default();
     let client = transport::client(&config, DEADLINE, clock.clone())?;
     let namespace = args.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());

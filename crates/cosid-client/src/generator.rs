@@ -15,8 +15,8 @@ use crate::seat::Seat;
 /// One request to the agent waits no longer than this; after that a fresh connection is tried.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The agent is asked again after this, doubling to the longest.
-const FIRST_NAP: Duration = Duration::from_millis(5);
-const LONGEST_NAP: Duration = Duration::from_millis(100);
+const FIRST_NAP: Duration = Duration::from_millis(1);
+const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How often a thread looks whether another one has found the new page.
 const FOLLOWER_NAP: Duration = Duration::from_millis(1);
 /// A window that is not moved on for this long may belong to an agent that has gone without closing its page.

@@ -51,7 +51,11 @@ impl Args {
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings {
-            cluster: ClusterOptions { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() },
+            cluster: ClusterOptions {
+                kubeconfig: self.kubeconfig.clone(),
+                context: self.context.clone(),
+                server: None,
+            },
             namespace: self.namespace.clone(),
             listen: self.listen,
             id: self.id.clone().unwrap_or_else(host),

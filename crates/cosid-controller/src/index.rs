@@ -181,6 +181,11 @@ impl Index {
         }
     }
 
+    /// Forgets all former Leases: another replica leads, sees them too, and keeps their history.
+    pub fn forget_lost(&mut self) {
+        self.lost.clear();
+    }
+
     fn filed(&self, lease: &Lease) -> Option<&Arc<Lease>> {
         let key = self.filed.get(&(lease.namespace()?, lease.name_any()))?;
         self.leases.get(key)?.get(&lease.name_any())
@@ -246,5 +251,113 @@ fn compare(before: &Lease, after: &Lease, pool: &str) -> Change {
         (Open(_), Open(_)) => Change::Counts,
         (before, after) if before == after => Change::Nothing,
         _ => Change::Work,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cosid_kube::SlotPoolSpec;
+    use cosid_lease::{Owner, Record, Terms, algebra};
+
+    use super::*;
+
+    const TERMS: Terms = Terms { ttl: 30_000, tolerance: 1_000 };
+
+    fn key() -> PoolKey {
+        PoolKey { namespace: "shop".into(), name: "orders".into() }
+    }
+
+    fn lease(uid: &str, version: u64, record: Option<&Record>) -> Lease {
+        let mut pool = SlotPool::new("orders", SlotPoolSpec::default());
+        pool.metadata.namespace = Some("shop".into());
+        let mut lease = codec::new_lease(&pool, 3);
+        lease.metadata.uid = Some(uid.into());
+        lease.metadata.resource_version = Some(version.to_string());
+        record.map_or(lease.clone(), |record| codec::encode(&lease, record, 30, None).unwrap())
+    }
+
+    #[test]
+    fn only_what_matters_to_a_pool_is_a_change() {
+        let (a, b) = (Owner::new("a"), Owner::new("b"));
+        let held = algebra::acquire(&Record::open(0, 5), &a, 1_000, TERMS).unwrap();
+        let renewed = algebra::renew(&held, a.incarnation, 1, 9_000, TERMS).unwrap();
+        let taken = algebra::acquire(&renewed, &b, 99_000, TERMS).unwrap();
+        let freed = algebra::release(&taken, b.incarnation, 2, 0).unwrap();
+        let far = Record { next_floor: u64::MAX >> 2, ..freed.clone() };
+        let steps = [
+            ("made", lease("u", 1, None), Change::Work),
+            ("opened", lease("u", 2, Some(&Record::open(0, 5))), Change::Work),
+            ("acquired", lease("u", 3, Some(&held)), Change::Counts),
+            ("renewed", lease("u", 4, Some(&renewed)), Change::Nothing),
+            ("taken", lease("u", 5, Some(&taken)), Change::Counts),
+            ("freed", lease("u", 6, Some(&freed)), Change::Counts),
+            ("seen again", lease("u", 7, Some(&freed)), Change::Nothing),
+            ("edited", lease("u", 8, Some(&far)), Change::Counts),
+        ];
+        let mut index = Index::default();
+        for (name, lease, expected) in steps {
+            assert_eq!(index.put_lease(lease), Some((key(), expected)), "{name}");
+        }
+        let mut bare = lease("u", 9, Some(&far));
+        bare.metadata.finalizers = None;
+        assert_eq!(index.put_lease(bare), Some((key(), Change::Work)));
+    }
+
+    #[test]
+    fn an_old_version_is_not_believed_but_in_a_complete_list() {
+        let mut index = Index::default();
+        index.put_lease(lease("u", 10, Some(&Record::open(0, 5))));
+        assert_eq!(index.put_lease(lease("u", 9, None)), None);
+        let version = |index: &Index| index.view(&key()).leases["orders-3"].resource_version();
+        assert_eq!(version(&index).as_deref(), Some("10"));
+        // An API server restored from a snapshot counts from before.
+        assert!(index.list_lease(lease("u", 4, Some(&Record::open(0, 5)))).is_some());
+        assert_eq!(version(&index).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn a_history_that_went_without_the_controller_is_remembered_until_it_is_settled() {
+        let used = lease("u", 1, Some(&Record::open(4, 500)));
+        type Go = fn(&mut Index);
+        let gone: [(&str, Go); 4] = [
+            ("deleted", |index| drop(index.drop_lease(&lease("u", 2, None), false))),
+            ("not in a list", |index| drop(index.retain_leases(&HashSet::new()))),
+            ("another one by now", |index| drop(index.put_lease(lease("v", 2, None)))),
+            ("emptied by hand", |index| drop(index.put_lease(lease("u", 2, None)))),
+        ];
+        for (name, go) in gone {
+            let mut index = Index::default();
+            index.put_lease(used.clone());
+            go(&mut index);
+            let lost = index.view(&key()).lost;
+            assert_eq!(lost.len(), 1, "{name}");
+            assert_eq!(codec::read(&lost[0]).unwrap(), Some(Record::open(4, 500)), "{name}");
+            assert!(index.keys().contains(&key()), "{name}");
+            index.settled(&key(), &lost);
+            assert!(index.view(&key()).lost.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_controller_let_go_or_nobody_used_leaves_nothing_behind() {
+        let mut index = Index::default();
+        index.put_lease(lease("u", 1, Some(&Record::open(4, 500))));
+        index.drop_lease(&lease("u", 2, None), true);
+        index.put_lease(lease("v", 3, None));
+        // A late event about the one before.
+        assert_eq!(index.drop_lease(&lease("u", 2, None), false), None);
+        assert_eq!(index.view(&key()).leases.len(), 1);
+        index.drop_lease(&lease("v", 4, None), false);
+        assert!(index.keys().is_empty());
+    }
+
+    #[test]
+    fn a_lease_whose_label_changed_leaves_its_pool() {
+        let mut index = Index::default();
+        index.put_lease(lease("u", 1, Some(&Record::open(4, 500))));
+        let mut moved = lease("u", 2, Some(&Record::open(4, 500)));
+        moved.labels_mut().insert(POOL_LABEL.into(), "other".into());
+        index.put_lease(moved);
+        assert!(index.view(&key()).leases.is_empty());
     }
 }

@@ -164,6 +164,9 @@ impl Holder for Chair {
             Report::Acquired { .. } => tracing::info!("this replica leads"),
             Report::Released { .. } => tracing::info!("this replica has given the lead back"),
             Report::Lost { reason, .. } => tracing::warn!(%reason, "this replica has lost the lead"),
+            Report::StoreFailed { .. } | Report::AcquireTimedOut { .. } => {
+                tracing::warn!("leader election: {report}");
+            }
             other => tracing::debug!("leader election: {other}"),
         }
     }
@@ -265,7 +268,17 @@ impl LeaderStore {
             ..ObjectMeta::default()
         };
         let lease = Lease { metadata, spec: None };
-        self.leases.create(&PostParams::default(), &lease).await.map_err(store_error)
+        match self.leases.create(&PostParams::default(), &lease).await.map_err(store_error) {
+            // Another replica was faster.
+            Err(StoreError::Conflict) => self.get().await?.ok_or(StoreError::Gone),
+            Err(StoreError::Gone) => {
+                let namespace = &self.namespace;
+                Err(StoreError::Refused(format!(
+                    "there is no namespace {namespace}: create it, or pass another --namespace"
+                )))
+            }
+            made => made,
+        }
     }
 
     async fn get(&self) -> Result<Option<Lease>, StoreError> {

@@ -11,8 +11,8 @@ use kube::{Resource, ResourceExt};
 
 use crate::Error;
 
-/// How many Leases one Role names. The API server walks a rule's names for each request: 1024 names are 40 KB and a few
-/// microseconds, and a pool of the default size needs one Role.
+/// How many Leases one Role names: a pool of the default size needs one Role, of at most 75 KB where its name has 63
+/// characters, and a larger pool's growth writes no more than that again.
 pub const NAMES_A_ROLE: Slot = 1024;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -138,4 +138,93 @@ pub fn corrected<K: ResourceExt + Clone + PartialEq>(
     right.meta_mut().owner_references = wanted.meta().owner_references.clone();
     correct(&mut right, wanted);
     Ok((right != found).then_some(right))
+}
+
+#[cfg(test)]
+mod tests {
+    use cosid_kube::SlotPoolSpec;
+
+    use super::*;
+
+    fn pool(allowed: &[&str]) -> SlotPool {
+        let allowed_namespaces = allowed.iter().map(|&namespace| namespace.to_owned()).collect();
+        let mut pool =
+            SlotPool::new("orders", SlotPoolSpec { allowed_namespaces, ..SlotPoolSpec::default() });
+        pool.metadata.namespace = Some("shop".into());
+        pool.metadata.uid = Some("3f1c".into());
+        pool
+    }
+
+    #[test]
+    fn a_default_pool_needs_one_role_that_names_its_leases() {
+        let [(role, binding)] = for_pool(&pool(&[]), 0..1024).try_into().unwrap();
+        assert_eq!(role.name_any(), "cosid-pool-orders-0");
+        assert_eq!(role.owner_references()[0].uid, "3f1c");
+        let rules = role.rules.unwrap();
+        assert_eq!(rules[0].verbs, ["get", "update"]);
+        assert_eq!(rules[0].resource_names.as_ref().unwrap().len(), 1024);
+        assert_eq!(rules[0].resource_names.as_ref().unwrap()[17], "orders-17");
+        assert_eq!(
+            (rules[1].verbs.clone(), rules[2].verbs.clone()),
+            (vec!["list".into()], vec!["get".into(), "list".into()])
+        );
+        assert_eq!(binding.role_ref.name, "cosid-pool-orders-0");
+    }
+
+    #[test]
+    fn growth_changes_the_last_role_only_and_a_role_without_names_grants_nothing_by_name() {
+        let (before, after) = (for_pool(&pool(&[]), 0..1500), for_pool(&pool(&[]), 0..1600));
+        assert_eq!((before.len(), after.len()), (2, 2));
+        assert_eq!(before[0], after[0]);
+        assert_eq!(after[1].0.rules.as_ref().unwrap()[0].resource_names.as_ref().unwrap().len(), 576);
+        // An empty list of names would mean every Lease of the namespace.
+        let [(role, _)] = for_pool(&pool(&[]), []).try_into().unwrap();
+        assert!(role.rules.unwrap().iter().all(|rule| !rule.verbs.contains(&"update".to_owned())));
+    }
+
+    #[test]
+    fn the_pools_own_and_its_allowed_namespaces_are_bound() {
+        let bound = |allowed: &[&str]| {
+            let subjects = for_pool(&pool(allowed), [0]).remove(0).1.subjects.unwrap();
+            subjects.into_iter().map(|subject| (subject.kind, subject.name)).collect::<Vec<_>>()
+        };
+        let group = |name: &str| ("Group".to_owned(), name.to_owned());
+        assert_eq!(bound(&[]), [group("system:serviceaccounts:shop")]);
+        let both = [group("system:serviceaccounts:guest"), group("system:serviceaccounts:shop")];
+        assert_eq!(bound(&["guest", "shop"]), both);
+        assert_eq!(bound(&["guest", "*"]), [group("system:serviceaccounts")]);
+    }
+
+    #[test]
+    fn a_role_is_written_where_it_differs_and_another_ones_is_left_alone() {
+        let (wanted, _) = for_pool(&pool(&[]), 0..4).remove(0);
+        let rules = |found: &mut Role, wanted: &Role| found.rules = wanted.rules.clone();
+        assert_eq!(corrected(&wanted, None, rules).unwrap(), Some(wanted.clone()));
+        assert_eq!(corrected(&wanted, Some(wanted.clone()), rules).unwrap(), None);
+        let mut edited = wanted.clone();
+        edited.rules = None;
+        edited.metadata.resource_version = Some("5".into());
+        let right = corrected(&wanted, Some(edited.clone()), rules).unwrap().unwrap();
+        assert_eq!((right.rules, right.metadata.resource_version), (wanted.rules.clone(), Some("5".into())));
+        edited.metadata.labels = None;
+        assert!(matches!(corrected(&wanted, Some(edited), rules), Err(Error::Occupied { .. })));
+    }
+
+    #[test]
+    fn the_controller_holds_every_right_that_it_grants() {
+        let own = cluster_role().rules.unwrap();
+        let holds = |granted: &PolicyRule, verb: &String| {
+            own.iter().any(|rule| {
+                rule.api_groups == granted.api_groups
+                    && rule.resources == granted.resources
+                    && rule.resource_names.is_none()
+                    && rule.verbs.contains(verb)
+            })
+        };
+        for (role, _) in for_pool(&pool(&[]), 0..4) {
+            for rule in role.rules.unwrap() {
+                assert!(rule.verbs.iter().all(|verb| holds(&rule, verb)), "{rule:?}");
+            }
+        }
+    }
 }

@@ -17,6 +17,8 @@ mod opening;
 pub mod provision;
 mod removal;
 pub mod status;
+#[cfg(test)]
+mod tests;
 pub mod watermark;
 
 use std::collections::{BTreeSet, HashMap};
@@ -109,9 +111,9 @@ impl Reconciler {
 
     /// Leases made, Roles granted, Leases opened, the status said.
     async fn provide(&self, key: &PoolKey, pool: Arc<SlotPool>, model: &Pool) -> Result<Again, Error> {
+        self.mend(&pool, &self.slots(key, &pool)?).await?;
         let slots = self.slots(key, &pool)?;
         let outdated = self.delete(provision::outdated(&slots)).await?;
-        self.mend(&pool, &slots).await?;
         let missing = provision::missing(model, &slots);
         let occupied = self.make(&pool, &missing).await?;
         let slots = self.slots(key, &pool)?;

@@ -202,6 +202,9 @@ impl Loop {
 
     fn resync(&mut self) {
         self.parts.reconciler.resync();
+        if !*self.leads.borrow() {
+            self.parts.index().forget_lost();
+        }
         let keys = self.parts.index().keys();
         keys.into_iter().for_each(|key| self.want(key, 0));
     }

@@ -77,3 +77,64 @@ pub fn decode(key: &PoolKey, kept: &ConfigMap) -> Result<Kept, Error> {
     let retired = retired.map_err(|_| wrong(format!("data.{RETIRED} is no list of slots")))?;
     Ok(Kept { watermark: Watermark { next_floor, fence }, retired })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> PoolKey {
+        PoolKey { namespace: namespace.into(), name: name.into() }
+    }
+
+    fn kept() -> Kept {
+        Kept { watermark: Watermark { next_floor: 1_700_000_000_000, fence: 7 }, retired: [3, 1023].into() }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_back() {
+        let map = encode(&key("shop", "orders"), &kept(), "cosid-system", None);
+        assert_eq!(decode(&key("shop", "orders"), &map).unwrap(), kept());
+        let map = encode(&key("shop", "orders"), &Kept::default(), "cosid-system", Some(map));
+        assert_eq!(decode(&key("shop", "orders"), &map).unwrap(), Kept::default());
+    }
+
+    #[test]
+    fn names_are_valid_and_no_two_pools_share_one() {
+        let long = "a".repeat(63);
+        let names = [("a-b", "c"), ("a", "b-c"), ("a", "b"), ("b", "a"), (&long, &long)];
+        let names: BTreeSet<String> =
+            names.iter().map(|(namespace, pool)| name(&key(namespace, pool))).collect();
+        assert_eq!(names.len(), 5);
+        let valid = |name: &String| {
+            name.len() <= 63 && name.chars().all(|c| c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase())
+        };
+        assert!(names.iter().all(valid), "{names:?}");
+    }
+
+    #[test]
+    fn what_is_not_as_it_was_written_is_an_error_that_names_it() {
+        let orders = key("shop", "orders");
+        let edited = |field: &str, text: Option<&str>| {
+            let mut map = encode(&orders, &kept(), "cosid-system", None);
+            let data = map.data.as_mut().unwrap();
+            match text {
+                Some(text) => data.insert(field.into(), text.into()),
+                None => data.remove(field),
+            };
+            decode(&orders, &map).unwrap_err().to_string()
+        };
+        for (field, text) in [
+            (NAMESPACE, Some("other")),
+            (NAME, None),
+            (NEXT_FLOOR, Some("-1")),
+            (NEXT_FLOOR, None),
+            (FENCE, Some("2147483648")),
+            (RETIRED, Some("1,x")),
+            (RETIRED, None),
+        ] {
+            let said = edited(field, text);
+            assert!(said.contains("ConfigMap cosid-system/cosid-watermark-"), "{said}");
+        }
+        assert!(decode(&orders, &ConfigMap::default()).is_err());
+    }
+}

@@ -41,6 +41,14 @@ impl Synced {
         self.0.borrow().all()
     }
 
+    pub(crate) fn listed_pools(&self) {
+        self.0.send_modify(|lists| lists.pools = true);
+    }
+
+    pub(crate) fn listed_leases(&self) {
+        self.0.send_modify(|lists| lists.leases = true);
+    }
+
     /// Waits until both do.
     pub(crate) async fn wait(&self) {
         // The sender is this very value: it does not go away meanwhile.
@@ -84,7 +92,7 @@ impl Watching {
                 Ok(Event::InitDone) => {
                     let gone = self.index().retain_pools(&listed);
                     gone.into_iter().for_each(|key| self.want(key, 0));
-                    self.synced.0.send_modify(|lists| lists.pools = true);
+                    self.synced.listed_pools();
                 }
                 Err(error) => self.failed("SlotPools", &error),
             }
@@ -110,8 +118,9 @@ impl Watching {
                     self.lease_changed(change);
                 }
                 Ok(Event::Delete(lease)) => {
-                    let let_go = lease.metadata.deletion_timestamp.is_some();
-                    let key = self.index().drop_lease(&lease, let_go && lease.finalizers().is_empty());
+                    // What this controller let go is not filed any more. Who else took a finalizer off, and whether
+                    // the history was kept before, is not to be seen: keeping it twice does no harm.
+                    let key = self.index().drop_lease(&lease, false);
                     if let Some(key) = key {
                         self.want(key, 0);
                     }
@@ -119,7 +128,7 @@ impl Watching {
                 Ok(Event::InitDone) => {
                     let changed = self.index().retain_leases(&listed);
                     changed.into_iter().for_each(|key| self.want(key, 0));
-                    self.synced.0.send_modify(|lists| lists.leases = true);
+                    self.synced.listed_leases();
                 }
                 Err(error) => self.failed("Leases", &error),
             }

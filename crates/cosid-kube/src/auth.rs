@@ -1,18 +1,17 @@
 //! What a request shows to say who it comes from.
 
+#[cfg(feature = "kubeconfig")]
+mod plugin;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cosid_lease::Millis;
-use http::header::AUTHORIZATION;
-use http::{HeaderValue, Request, Response};
+use http::HeaderValue;
 use kube::Config;
-use kube::client::{Body, ConfigExt as _};
 use secrecy::ExposeSecret as _;
-use tower::util::BoxService;
-use tower::{BoxError, Layer as _, Service as _};
 
 use crate::Error;
 use crate::clock::monotonic;
@@ -37,6 +36,7 @@ enum Source {
     /// A token that somebody replaces.
     File(PathBuf),
     /// A program that gives one, run by kube.
+    #[cfg(feature = "kubeconfig")]
     Plugin(Box<Config>),
 }
 
@@ -50,6 +50,11 @@ impl Credentials {
         } else if let Some(path) = &auth.token_file {
             Source::File(path.into())
         } else if auth.exec.is_some() || auth.auth_provider.is_some() {
+            #[cfg(not(feature = "kubeconfig"))]
+            return Err(Error::Credentials(
+                "this build runs no credential plugins: use a token or its file".into(),
+            ));
+            #[cfg(feature = "kubeconfig")]
             Source::Plugin(Box::new(config.clone()))
         } else if let (Some(user), Some(password)) = (&auth.username, &auth.password) {
             let encoded = BASE64_STANDARD.encode(format!("{user}:{}", password.expose_secret()));
@@ -83,7 +88,8 @@ impl Credentials {
             Source::None => return Ok(None),
             Source::Fixed(header) => return Ok(Some(header.clone())),
             Source::File(path) => read_token(path),
-            Source::Plugin(config) => run_plugin(config.clone()).await,
+            #[cfg(feature = "kubeconfig")]
+            Source::Plugin(config) => plugin::run(config.clone()).await,
         };
         // A token that can't be read now was good a moment ago: the API server decides whether it still is.
         let header = match (fetched, last) {
@@ -105,26 +111,6 @@ fn read_token(path: &Path) -> Result<HeaderValue, Error> {
     let token =
         std::fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     bearer(token.trim())
-}
-
-/// kube runs the plugin, for which it has the code anyway. It blocks while the plugin runs.
-async fn run_plugin(config: Box<Config>) -> Result<HeaderValue, Error> {
-    let layer = tokio::task::spawn_blocking(move || config.auth_layer()).await;
-    let layer = layer
-        .map_err(|error| Error::Credentials(error.to_string()))?
-        .map_err(|error| Error::Credentials(format!("the kubeconfig's credential plugin: {error}")))?;
-    let none = "the kubeconfig's credential plugin gave no token; client certificates from plugins are not \
-                supported: use a kubeconfig with a token or a certificate";
-    let layer = layer.ok_or_else(|| Error::Credentials(none.into()))?;
-    // kube gives the header only by way of a request that it adds it to.
-    let mut service = BoxService::new(layer.layer(tower::service_fn(show)));
-    let echoed = service.call(Request::new(Body::empty())).await;
-    let header = echoed.map_err(|error| Error::Credentials(error.to_string()))?.into_body();
-    header.ok_or_else(|| Error::Credentials(none.into()))
-}
-
-async fn show(request: Request<Body>) -> Result<Response<Option<HeaderValue>>, BoxError> {
-    Ok(Response::new(request.headers().get(AUTHORIZATION).cloned()))
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, Error> {

@@ -25,4 +25,4 @@ pub use drive::{Holder, drive};
 pub use error::Error;
 pub use find::{PoolName, find_pool};
 pub use pool::{SlotPool, SlotPoolSpec, SlotPoolStatus, to_pool};
-pub use store::KubeStore;
+pub use store::{KubeStore, LeaseVersion};

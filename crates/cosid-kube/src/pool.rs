@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 
 use cosid_lease::{Millis, Pool, PoolState, Slot, Terms};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{CustomResource, CustomResourceExt as _, KubeSchema, ResourceExt as _};
+#[cfg(feature = "kubeconfig")]
+use kube::CustomResourceExt as _;
+use kube::{CustomResource, KubeSchema, ResourceExt as _};
 use schemars::Schema;
 use serde::{Deserialize, Serialize};
 
@@ -316,6 +318,7 @@ pub fn to_pool(pool: &SlotPool) -> Result<Pool, Error> {
 ///
 /// # Errors
 /// [`Error::Yaml`] where it can't be written down.
+#[cfg(feature = "kubeconfig")]
 pub fn crd_yaml() -> Result<String, Error> {
     let crd = serde_json::to_value(SlotPool::crd()).map_err(|error| Error::Yaml(error.to_string()))?;
     serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::clock::ApiClock;
-use crate::codec::{self, POOL_LABEL, SlotLease};
+use crate::codec::{self, CodecError, POOL_LABEL, SlotLease};
 use crate::pool::{SlotPool, to_pool};
 use crate::rest::call;
 
@@ -71,21 +71,25 @@ impl KubeStore {
         Ok(pool)
     }
 
-    async fn list_leases(&self) -> Result<Vec<Entry<Arc<Lease>>>, StoreError> {
+    async fn list_leases(&self) -> Result<Vec<Entry<LeaseVersion>>, StoreError> {
         let all = ListParams::default().labels(&format!("{POOL_LABEL}={}", self.name));
         let body = call(&self.client, self.leases().list(&all)).await;
         let body = body.map_err(|failure| failure.to_store_error(&self.lease_needs("list")))?;
         let list: RawList<'_> = serde_json::from_slice(&body)
             .map_err(|error| StoreError::Unknown(format!("the pool's Leases: {error}")))?;
-        Ok(list.items.into_iter().filter_map(|item| self.entry(item.get().as_bytes())).collect())
+        Ok(list
+            .items
+            .into_iter()
+            .filter_map(|item| self.entry(body.slice_ref(item.get().as_bytes())))
+            .collect())
     }
 
     /// `None` for a Lease whose name makes it no slot of this pool.
-    fn entry(&self, json: &[u8]) -> Option<Entry<Arc<Lease>>> {
-        let found = SlotLease::from_json(json).ok()?;
+    fn entry(&self, json: Bytes) -> Option<Entry<LeaseVersion>> {
+        let found = SlotLease::glance(&json).ok()?;
         let slot = codec::slot_of(&found.lease, &self.name)?;
         let state = found.state(&self.name);
-        Some(Entry { slot, version: Arc::new(found.lease), state })
+        Some(Entry { slot, version: LeaseVersion(json), state })
     }
 
     fn leases(&self) -> Request {
@@ -110,32 +114,54 @@ impl KubeStore {
         seen.or_else(|| lease.spec.as_ref()?.lease_duration_seconds)
     }
 
-    fn written(&self, sent: &Lease, record: &Record, body: &Bytes) -> Result<Arc<Lease>, StoreError> {
+    fn written(&self, sent: &Lease, record: &Record, body: Bytes) -> Result<LeaseVersion, StoreError> {
         let odd = |why: &str| StoreError::Unknown(format!("the answer to a write {why}"));
-        let SlotLease { lease, .. } = SlotLease::from_json(body).map_err(|_| odd("is no Lease"))?;
+        let SlotLease { lease, .. } = SlotLease::from_json(&body).map_err(|_| odd("is no Lease"))?;
         if lease.metadata.uid != sent.metadata.uid {
             return Err(odd("is another Lease"));
         }
         match codec::read(&lease) {
-            Ok(Some(written)) if &written == record => Ok(Arc::new(lease)),
+            Ok(Some(written)) if &written == record => Ok(LeaseVersion(body)),
             _ => Err(odd("shows another record than was sent: does an admission webhook change Leases?")),
         }
     }
 }
 
-impl SlotStore for KubeStore {
-    type Version = Arc<Lease>;
+/// A Lease as the API server gave it, as text: of a thousand that are listed, one is written. It has all that was there,
+/// so that a write changes only what it means to, and the version that a write is conditional on.
+#[derive(Clone, Debug)]
+pub struct LeaseVersion(Bytes);
 
-    async fn load(&self) -> Result<View<Arc<Lease>>, StoreError> {
+impl LeaseVersion {
+    /// A Lease in the API server's JSON. It is not looked at before it is needed.
+    #[must_use]
+    pub fn from_json(json: impl Into<Bytes>) -> Self {
+        Self(json.into())
+    }
+
+    /// The Lease, without its managed fields.
+    ///
+    /// # Errors
+    /// [`CodecError`] where it can't be read.
+    pub fn lease(&self) -> Result<Lease, CodecError> {
+        let SlotLease { lease, unreadable } = SlotLease::from_json(&self.0)?;
+        unreadable.map_or(Ok(lease), |why| Err(CodecError::Unreadable(why)))
+    }
+}
+
+impl SlotStore for KubeStore {
+    type Version = LeaseVersion;
+
+    async fn load(&self) -> Result<View<LeaseVersion>, StoreError> {
         let (pool, entries) = tokio::try_join!(self.get_pool(), self.list_leases())?;
         let pool = to_pool(&pool).map_err(|error| StoreError::Refused(error.to_string()))?;
         Ok(View { pool, entries })
     }
 
-    async fn read(&self, slot: Slot) -> Result<Option<Entry<Arc<Lease>>>, StoreError> {
+    async fn read(&self, slot: Slot) -> Result<Option<Entry<LeaseVersion>>, StoreError> {
         let name = codec::lease_name(&self.name, slot);
         match call(&self.client, self.leases().get(&name, &GetParams::default())).await {
-            Ok(body) => match self.entry(&body) {
+            Ok(body) => match self.entry(body) {
                 Some(entry) => Ok(Some(entry)),
                 None => {
                     Err(StoreError::Unknown(format!("the answer for Lease {name} is no Lease of that name")))
@@ -149,11 +175,12 @@ impl SlotStore for KubeStore {
     async fn write(
         &self,
         slot: Slot,
-        version: &Arc<Lease>,
+        version: &LeaseVersion,
         record: &Record,
-    ) -> Result<Arc<Lease>, StoreError> {
+    ) -> Result<LeaseVersion, StoreError> {
         let refused = |why: String| StoreError::Refused(format!("slot {slot}: {why}"));
-        let metadata = &version.metadata;
+        let before = version.lease().map_err(|error| refused(error.to_string()))?;
+        let metadata = &before.metadata;
         if metadata.deletion_timestamp.is_some() {
             return Err(StoreError::Gone);
         }
@@ -161,14 +188,14 @@ impl SlotStore for KubeStore {
         if metadata.uid.is_none() || metadata.resource_version.is_none() {
             return Err(refused("the Lease was not read from the API server".into()));
         }
-        let ttl = self.ttl_seconds(version).ok_or_else(|| refused("load the pool first".into()))?;
+        let ttl = self.ttl_seconds(&before).ok_or_else(|| refused("load the pool first".into()))?;
         let pod_uid = self.pod_uid.as_deref();
         let lease =
-            codec::encode(version, record, ttl, pod_uid).map_err(|error| refused(error.to_string()))?;
+            codec::encode(&before, record, ttl, pod_uid).map_err(|error| refused(error.to_string()))?;
         let name = codec::lease_name(&self.name, slot);
         let json = serde_json::to_vec(&lease).map_err(|error| refused(error.to_string()))?;
         match call(&self.client, self.leases().replace(&name, &PostParams::default(), json)).await {
-            Ok(body) => self.written(&lease, record, &body),
+            Ok(body) => self.written(&lease, record, body),
             Err(failure) => Err(failure.to_store_error(&self.lease_needs("update"))),
         }
     }

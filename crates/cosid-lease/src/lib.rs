@@ -14,7 +14,7 @@
 //! * [`SlotStore`]: what a store must do: load, read, and write by compare-and-set.
 //! * [`Keeper`]: acquire, renew, back off, lose, acquire anew, close in order.
 //! * [`StoreClock`]: the store's time, estimated from its answers.
-//! * [`memory`]: a store in this process. [`conformance`] (feature `conformance`): what every store must pass.
+//! * [`memory`]: a store in this process. `conformance` (a feature): what every store must pass.
 //!
 //! ```
 //! use cosid_lease::{algebra, Owner, Record, Terms};

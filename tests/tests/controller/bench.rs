@@ -9,7 +9,9 @@ use std::time::Duration;
 use cosid_controller::Settings;
 use cosid_kube::codec::{self, lease_name};
 use cosid_kube::pool::{SlotRange, crd_yaml};
-use cosid_kube::{ApiClock, ClusterOptions, KubeStore, SlotPool, SlotPoolSpec, config, transport};
+use cosid_kube::{
+    ApiClock, ClusterOptions, KubeStore, LeaseVersion, SlotPool, SlotPoolSpec, config, transport,
+};
 use cosid_lease::{Owner, Record, SlotStore as _, Terms, algebra};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -207,7 +209,7 @@ impl Bench {
 pub(crate) struct Held {
     pub(crate) store: KubeStore,
     slot: u32,
-    pub(crate) version: Arc<Lease>,
+    pub(crate) version: LeaseVersion,
     pub(crate) record: Record,
     terms: Terms,
 }
@@ -239,7 +241,7 @@ pub(crate) async fn connect(kubeconfig: &Path) -> (Client, ApiClock) {
 }
 
 fn options(kubeconfig: &Path) -> ClusterOptions {
-    ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None }
+    ClusterOptions { kubeconfig: Some(kubeconfig.into()), context: None, server: None }
 }
 
 /// The cluster's own calls block.

@@ -1,3 +1,4 @@
+use cosid_kube::SlotPoolSpec;
 use cosid_kube::codec::lease_name;
 use cosid_kube::pool::Watermark;
 use cosid_lease::{Owner, SlotStore as _, StoreError};
@@ -108,6 +109,27 @@ async fn a_pool_waits_for_its_holder_and_its_watermark_comes_back_with_a_pool_of
     bench.in_namespace(SYSTEM).ready("orders", slots(3)).await;
     let other = bench.in_namespace(SYSTEM).record("orders", 0).await.unwrap();
     assert_eq!((other.next_floor, other.fence), (0, 0));
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_torn_out_under_its_holder_is_remembered_by_the_next_of_its_name() {
+    let bench = Bench::new().await;
+    let controller = bench.controller();
+    bench.ready("orders", SlotPoolSpec { ttl_seconds: 3, ..slots(1) }).await;
+    let held = bench.hold("orders", 0, &Owner::new("shop/web-0")).await;
+    bench.delete_pool("orders").await;
+    bench.pool_that("orders", |pool| message(pool, "Deleting").contains("1 still held")).await;
+    let off = json!({ "metadata": { "finalizers": null } });
+    bench.pools().patch("orders", &PatchParams::default(), &Patch::Merge(&off)).await.unwrap();
+    bench.pool_gone("orders").await;
+
+    let before = bench.leases().get("orders-0").await.unwrap();
+    let next = bench.create("orders", SlotPoolSpec { ttl_seconds: 3, ..slots(1) }).await;
+    let anew = bench.lease_that("orders-0", made_anew(&before)).await;
+    assert_eq!(anew.owner_references()[0].uid, next.uid().unwrap());
+    let record = bench.record("orders", 0).await.unwrap();
+    assert_eq!((record.next_floor, record.fence), (held.record.next_floor, held.record.fence));
     controller.stop().await;
 }
 

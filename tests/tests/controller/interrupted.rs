@@ -10,6 +10,7 @@ use cosid_controller::metrics::Metrics;
 use cosid_controller::reconcile::Reconciler;
 use cosid_controller::writes::Writes;
 use cosid_kube::Error;
+use cosid_kube::codec::{self, lease_name};
 use cosid_lease::Owner;
 use http::{Method, Request};
 use kube::Client;
@@ -95,6 +96,36 @@ async fn a_controller_that_dies_after_any_write_loses_no_floor() {
             a_pool_lives_and_dies(&bench, &key, writes, end).await;
         }
     }
+}
+
+/// Two that both believe to lead, each with a view of its own, while slots change hands and Leases are deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_controllers_at_once_never_open_a_slot_below_its_history() {
+    let bench = Bench::new().await;
+    let key = PoolKey { namespace: SHOP.into(), name: "orders".into() };
+    bench.create("orders", slots(2)).await;
+    let done = AtomicUsize::new(0);
+    let reign = async || {
+        while done.load(Ordering::SeqCst) == 0 {
+            let life = Life::begin(&bench, usize::MAX, End::Before).await;
+            life.live(&key).await;
+        }
+    };
+    let people = async {
+        let mut floors = [0; 3];
+        for round in 0..20_usize {
+            let (slot, place) = (round % 3, lease_name("orders", (round % 3).try_into().unwrap()));
+            let open =
+                bench.lease_that(&place, |lease| codec::decode(lease, "orders").record().is_some()).await;
+            let record = codec::read(&open).unwrap().unwrap();
+            assert!(record.next_floor >= floors[slot], "round {round}: {record:?} is below {}", floors[slot]);
+            let held = bench.hold("orders", slot.try_into().unwrap(), &Owner::new("shop/web-0")).await;
+            floors[slot] = held.record.next_floor;
+            bench.leases().delete(&place, &DeleteParams::default()).await.unwrap();
+        }
+        done.store(1, Ordering::SeqCst);
+    };
+    tokio::join!(reign(), reign(), people);
 }
 
 /// Makes a pool, uses it, loses a Lease, deletes it and makes it again: with nothing but short lives.

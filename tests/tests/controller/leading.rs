@@ -1,9 +1,13 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use cosid_controller::leader::LEASE;
+use cosid_kube::codec;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use rustix::process::Signal;
+use serde_json::json;
 use xtask::programs::{self, Program};
 
 use crate::bench::{Bench, LONG, SYSTEM, blocking, slots};
@@ -23,7 +27,7 @@ async fn led_by(bench: &Bench, id: &str) -> Lease {
         let spec = lease.and_then(|lease| lease.spec.as_ref());
         spec.is_some_and(|spec| spec.holder_identity.as_deref() == Some(id))
     };
-    bench.wait(leases, "cosid-controller", led).await.unwrap()
+    bench.wait(leases, LEASE, led).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,6 +67,26 @@ async fn a_leader_hands_over_at_once_when_asked_to_go_and_is_waited_for_when_kil
     println!("take-over after SIGKILL, ttl 3 s: {took:?}");
     assert!(took < TTL * 3, "{took:?}");
     bench.ready("after", slots(3)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_lease_that_is_deleted_or_edited_to_nonsense_is_put_right() {
+    let bench = Bench::new().await;
+    let controller = bench.controller();
+    let leases: Api<Lease> = Api::namespaced(bench.client.clone(), SYSTEM);
+    let first = led_by(&bench, "in-process").await;
+    let nonsense = json!({ "metadata": { "annotations": { "cosid.dev/next-floor": "x" } } });
+    leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(&nonsense)).await.unwrap();
+    let readable = |lease: Option<&Lease>| {
+        let record = lease.and_then(|lease| codec::read(lease).ok().flatten());
+        record.is_some_and(|record| record.holding().is_some())
+    };
+    bench.wait(leases.clone(), LEASE, readable).await;
+    leases.delete(LEASE, &DeleteParams::default()).await.unwrap();
+    let another = |lease: Option<&Lease>| readable(lease) && lease.and_then(ResourceExt::uid) != first.uid();
+    bench.wait(leases, LEASE, another).await;
+    bench.ready("orders", slots(3)).await;
+    controller.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

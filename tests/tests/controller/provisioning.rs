@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::bench::{Bench, LONG, counts, is, message, slots, within};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_of_1024_slots_is_made_and_opened_in_seconds() {
+async fn a_pool_of_1024_slots_is_made_opened_and_removed_in_seconds() {
     let bench = Bench::new().await;
     let controller = bench.controller();
     // The first pool waits for the election; the second shows the work alone.
@@ -24,6 +24,20 @@ async fn a_pool_of_1024_slots_is_made_and_opened_in_seconds() {
     let view = bench.store("orders").load().await.unwrap();
     let open = view.entries.iter().filter(|entry| matches!(entry.state, SlotState::Open(_))).count();
     assert_eq!(open, 1024);
+
+    let begun = Instant::now();
+    bench.delete_pool("orders").await;
+    bench.pool_gone("orders").await;
+    println!("1024 Leases and their pool removed in {:?}", begun.elapsed());
+    assert!(
+        bench
+            .leases()
+            .list(&ListParams::default().labels("cosid.dev/pool=orders"))
+            .await
+            .unwrap()
+            .items
+            .is_empty()
+    );
     controller.stop().await;
 }
 

@@ -64,6 +64,14 @@ pub struct Cluster {
     control_plane: Mutex<ControlPlane>,
 }
 
+/// Builds the control plane's binaries where the cache lacks them: minutes, with progress on stderr.
+///
+/// # Errors
+/// [`Error::Setup`] without Go.
+pub fn prepare() -> Result<()> {
+    build::binaries().map(drop)
+}
+
 impl Cluster {
     /// Builds the binaries when the cache does not have them (minutes, with progress on stderr), starts etcd and
     /// kube-apiserver on free ports of 127.0.0.1, and returns when `/readyz` says so: 3 to 5 s. First it removes what

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
 use crate::cluster::{Cluster, Options as ClusterOptions};
-use crate::demo::{Narrator, Options, PATIENCE};
+use crate::demo::{Narrator, Options, PATIENCE, POOL};
 use crate::programs::{self, Program, until};
 use crate::{Error, Result, paths};
 
@@ -15,15 +17,24 @@ use crate::{Error, Result, paths};
 const NAMESPACE: &str = "cosid-demo";
 /// The namespace of the controller.
 const SYSTEM: &str = "cosid-system";
-/// The pool of `examples/slotpool.yaml`.
-const POOL: &str = "orders";
+/// The lease's length where a pool says nothing, seconds.
+pub const DEFAULT_TTL_SECONDS: u64 = 30;
 
-pub(super) enum Ground {
-    Memory { store: PathBuf, ttl_seconds: u64 },
+/// A place with a pool that agents can be started in.
+pub enum Ground {
+    /// This machine's memory.
+    Memory {
+        /// The directory that the agents share.
+        store: PathBuf,
+        /// The leases' length, seconds.
+        ttl_seconds: u64,
+    },
+    /// A cluster with a controller.
     Cluster(Box<InCluster>),
 }
 
-pub(super) struct InCluster {
+/// A cluster, and what was started for it.
+pub struct InCluster {
     admin: Admin,
     dir: PathBuf,
     _controller: Program,
@@ -36,7 +47,11 @@ enum Admin {
 }
 
 impl Ground {
-    pub(super) fn prepare(options: &Options, dir: &Path, ttl_seconds: u64, tell: &Narrator) -> Result<Self> {
+    /// Brings up what the options ask for, with the pool of `examples/slotpool.yaml`.
+    ///
+    /// # Errors
+    /// [`Error`] where a part does not come up.
+    pub fn prepare(options: &Options, dir: &Path, ttl_seconds: u64, tell: &Narrator) -> Result<Self> {
         if options.memory {
             tell.say("no cluster: the slots are kept in this machine's memory");
             return Ok(Self::Memory { store: dir.join("store"), ttl_seconds });
@@ -57,11 +72,14 @@ impl Ground {
             admin.make_namespace(namespace)?;
         }
         admin.kubectl(&["apply", "-n", NAMESPACE, "-f", &text(&root.join("examples/slotpool.yaml"))])?;
-        let ttl = format!(r#"{{"spec":{{"ttlSeconds":{ttl_seconds}}}}}"#);
-        admin.kubectl(&["patch", "slotpool", POOL, "-n", NAMESPACE, "--type=merge", "-p", &ttl])?;
-        tell.say(format!(
-            "applied the CRD and examples/slotpool.yaml (with a ttl of {ttl_seconds} s, not 30, so that you need not wait)"
-        ));
+        tell.say("applied the CRD and examples/slotpool.yaml");
+        if ttl_seconds != DEFAULT_TTL_SECONDS {
+            let ttl = format!(r#"{{"spec":{{"ttlSeconds":{ttl_seconds}}}}}"#);
+            admin.kubectl(&["patch", "slotpool", POOL, "-n", NAMESPACE, "--type=merge", "-p", &ttl])?;
+            tell.say(format!(
+                "made the pool's ttl {ttl_seconds} s, not {DEFAULT_TTL_SECONDS}, so that you need not wait"
+            ));
+        }
 
         let controller = start_controller(&admin, dir)?;
         let ready = "--for=condition=Ready";
@@ -72,7 +90,10 @@ impl Ground {
     }
 
     /// The command that starts an agent, but for its socket.
-    pub(super) fn agent(&self, name: &str) -> Result<Command> {
+    ///
+    /// # Errors
+    /// [`Error`] where it can't be given an account of its own.
+    pub fn agent(&self, name: &str) -> Result<Command> {
         let mut command = Command::new(programs::path("cosid-agent")?);
         match self {
             Self::Memory { store, ttl_seconds } => {
@@ -88,21 +109,47 @@ impl Ground {
         Ok(command)
     }
 
+    /// The arguments of an agent that has a service account's token and no kubeconfig, as in a pod, but for its socket.
+    ///
+    /// # Errors
+    /// [`Error`] where it can't be given an account of its own; [`Error::Setup`] with no cluster.
+    pub fn agent_in_pod(&self, name: &str) -> Result<Vec<String>> {
+        let Self::Cluster(cluster) = self else {
+            return Err(Error::Setup("an agent in a pod needs a cluster".into()));
+        };
+        let Access { server, ca, token } = cluster.admin.access(NAMESPACE, name)?;
+        let write = |what: &str, bytes: &[u8]| -> Result<String> {
+            let path = cluster.dir.join(format!("{name}.{what}"));
+            fs::write(&path, bytes).map_err(Error::io(format_args!("write {}", path.display())))?;
+            Ok(text(&path))
+        };
+        let (ca, token) = (write("ca", &ca)?, write("token", token.as_bytes())?);
+        let args = ["--server", &server, "--ca-file", &ca, "--token-file", &token, "--pool", POOL];
+        let key = format!("{NAMESPACE}/{name}");
+        let own = ["--namespace", NAMESPACE, "--key", &key];
+        Ok(args.into_iter().chain(own).map(str::to_owned).collect())
+    }
+
     /// Prints who has which slot.
     pub(super) fn show_slots(&self, tell: &Narrator) -> Result<()> {
         let Self::Cluster(cluster) = self else { return Ok(()) };
-        tell.say("kubectl get slotpools,leases (the leases that somebody has had)");
-        let pools = cluster.admin.kubectl(&["get", "slotpools", "-n", NAMESPACE])?;
-        let columns = "custom-columns=SLOT:.metadata.name,HOLDER:.spec.holderIdentity,FENCE:.spec.leaseTransitions,\
-                       RENEWED:.spec.renewTime,NEXT-FLOOR:.metadata.annotations.cosid\\.dev/next-floor";
-        let leases = cluster.admin.kubectl(&["get", "leases", "-n", NAMESPACE, "-o", columns])?;
-        print!("{pools}");
-        for line in
-            leases.lines().filter(|line| line.split_whitespace().nth(2).is_none_or(|fence| fence != "0"))
-        {
+        tell.say("kubectl get slotpools,leases (without the leases that nobody holds)");
+        let table = cluster.admin.kubectl(&["get", "slotpools,leases", "-n", NAMESPACE])?;
+        // A free slot has an empty holder: two columns where a held one has three.
+        let free = |line: &&str| line.starts_with("lease") && line.split_whitespace().count() < 3;
+        for line in table.lines().filter(|line| !free(line)) {
             println!("{line}");
         }
-        Ok(())
+        tell.say(format!("kubectl cosid slots {POOL}"));
+        let kubeconfig = cluster.admin.kubeconfig_of(SYSTEM, "cosid-controller", &cluster.dir)?;
+        let mut command = Command::new(programs::path("kubectl-cosid")?);
+        command.args(["slots", POOL, "-n", NAMESPACE, "--kubeconfig"]).arg(kubeconfig);
+        let output = command.output().map_err(Error::io("start kubectl-cosid"))?;
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(Error::Wrong(String::from_utf8_lossy(&output.stderr).into_owned()))
     }
 
     /// Takes away what was put into the user's cluster. A control plane of the demo's own goes as a whole.
@@ -141,6 +188,12 @@ impl Admin {
         })
     }
 
+    fn apply(&self, objects: &serde_json::Value, dir: &Path) -> Result<()> {
+        let path = dir.join("objects.json");
+        fs::write(&path, objects.to_string()).map_err(Error::io(format_args!("write {}", path.display())))?;
+        self.kubectl(&["apply", "-f", &text(&path)]).map(drop)
+    }
+
     fn make_namespace(&self, namespace: &str) -> Result<()> {
         if self.kubectl(&["get", "namespace", namespace]).is_err() {
             self.kubectl(&["create", "namespace", namespace])?;
@@ -148,19 +201,31 @@ impl Admin {
         Ok(())
     }
 
-    /// Makes a service account and a kubeconfig with its token: what an agent in a pod has.
-    fn kubeconfig_of(&self, namespace: &str, account: &str, dir: &Path) -> Result<PathBuf> {
+    /// Makes a service account, and what it needs to be one at the API server.
+    fn access(&self, namespace: &str, account: &str) -> Result<Access> {
         if self.kubectl(&["get", "serviceaccount", account, "-n", namespace]).is_err() {
             self.kubectl(&["create", "serviceaccount", account, "-n", namespace])?;
         }
-        let token = self.kubectl(&["create", "token", account, "-n", namespace])?;
+        let token = self.kubectl(&["create", "token", account, "-n", namespace])?.trim().to_owned();
         let view = self.kubectl(&["config", "view", "--raw", "--minify", "--flatten", "-o", "json"])?;
-        let view: serde_json::Value = serde_json::from_str(&view)
-            .map_err(|error| Error::Wrong(format!("kubectl config view: {error}")))?;
+        let wrong = |what: &str| Error::Wrong(format!("`kubectl config view` has no {what}"));
+        let view: serde_json::Value =
+            serde_json::from_str(&view).map_err(|error| wrong(&error.to_string()))?;
+        let cluster = &view["clusters"][0]["cluster"];
+        let server = cluster["server"].as_str().ok_or_else(|| wrong("server"))?.to_owned();
+        let ca =
+            cluster["certificate-authority-data"].as_str().and_then(|data| BASE64_STANDARD.decode(data).ok());
+        Ok(Access { server, ca: ca.ok_or_else(|| wrong("certificate authority"))?, token })
+    }
+
+    /// A kubeconfig with a service account's token, as people have them.
+    fn kubeconfig_of(&self, namespace: &str, account: &str, dir: &Path) -> Result<PathBuf> {
+        let Access { server, ca, token } = self.access(namespace, account)?;
+        let cluster = json!({ "server": server, "certificate-authority-data": BASE64_STANDARD.encode(ca) });
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": account,
-            "clusters": [{ "name": "cluster", "cluster": view["clusters"][0]["cluster"] }],
-            "users": [{ "name": account, "user": { "token": token.trim() } }],
+            "clusters": [{ "name": "cluster", "cluster": cluster }],
+            "users": [{ "name": account, "user": { "token": token } }],
             "contexts": [{ "name": account, "context": { "cluster": "cluster", "user": account, "namespace": namespace } }],
         });
         let path = dir.join(format!("{account}.kubeconfig"));
@@ -169,11 +234,19 @@ impl Admin {
     }
 }
 
+/// What a service account needs to be one at the API server.
+struct Access {
+    server: String,
+    /// PEM.
+    ca: Vec<u8>,
+    token: String,
+}
+
 /// Starts the controller as a service account of its own, with the rights that the chart gives it.
 fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
     let account = "cosid-controller";
     let kubeconfig = admin.kubeconfig_of(SYSTEM, account, dir)?;
-    admin.kubectl(&["apply", "-f", &text(&paths::workspace().join("charts/cosid/files/rbac.yaml"))])?;
+    admin.apply(&controllers_rights(account), dir)?;
     let mut command = Command::new(programs::path("cosid-controller")?);
     command.arg("--kubeconfig").arg(kubeconfig);
     command.args(["--namespace", SYSTEM, "--listen", "127.0.0.1:0"]);
@@ -181,6 +254,25 @@ fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
     let running = || Ok(controller.has_ended()?.is_none().then_some(()));
     until(|| "the controller ended".into(), PATIENCE, running)?;
     Ok(controller)
+}
+
+/// The rights that the chart gives the controller, bound to its account.
+fn controllers_rights(account: &str) -> serde_json::Value {
+    let bound = |kind: &str, role: &str| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": { "name": account, "namespace": SYSTEM },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": "cosid-controller" },
+            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": SYSTEM }],
+        })
+    };
+    let items = [
+        json!(cosid_controller::cluster_role()),
+        json!(cosid_controller::own_role(SYSTEM)),
+        bound("ClusterRoleBinding", "ClusterRole"),
+        bound("RoleBinding", "Role"),
+    ];
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
 }
 
 fn text(path: &Path) -> String {

@@ -86,12 +86,14 @@ impl Reconciler {
             .await
     }
 
-    /// Deletes Leases as they were read, and says how many. Those that changed since stay, and are looked at again.
+    /// Deletes Leases as they were read, and says how many. Those that changed since stay, and are looked at again. One
+    /// without its finalizer would be gone at once, and its history with it: it stays until it has been mended.
     pub(super) async fn delete(
         &self,
         leases: impl Iterator<Item = &super::observe::Seen>,
     ) -> Result<usize, Error> {
-        let leases: Vec<Arc<Lease>> = leases.map(|seen| Arc::clone(&seen.lease)).collect();
+        let leases = leases.map(|seen| Arc::clone(&seen.lease)).filter(|lease| has_finalizer(lease));
+        let leases: Vec<Arc<Lease>> = leases.collect();
         let deleted = stream::iter(leases)
             .map(async |lease| match self.writes.delete_lease(&lease).await {
                 Ok(()) => Ok(1),
@@ -114,11 +116,12 @@ impl Reconciler {
 
 /// Leases that wait for their finalizer to come off.
 fn going(view: &PoolView) -> Vec<Arc<Lease>> {
-    let waits = |lease: &&Arc<Lease>| {
-        lease.metadata.deletion_timestamp.is_some()
-            && lease.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
-    };
+    let waits = |lease: &&Arc<Lease>| lease.metadata.deletion_timestamp.is_some() && has_finalizer(lease);
     view.leases.values().filter(waits).cloned().collect()
+}
+
+fn has_finalizer(lease: &Lease) -> bool {
+    lease.finalizers().iter().any(|finalizer| finalizer == FINALIZER)
 }
 
 fn history<'a>(going: &'a [Arc<Lease>], view: &'a PoolView) -> impl Iterator<Item = &'a Lease> {

@@ -22,6 +22,7 @@ impl Reconciler {
         pool: Arc<SlotPool>,
         model: &Pool,
     ) -> Result<Again, Error> {
+        self.mend(&pool, &self.slots(key, &pool)?).await?;
         let slots = self.slots(key, &pool)?;
         let evicted = self.delete(provision::evictable(&slots)).await?;
         if evicted > 0 {

@@ -1,14 +1,16 @@
 //! A Lease that may be beyond reading.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use cosid_lease::SlotState;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
 use super::{CodecError, decode};
 
@@ -36,6 +38,23 @@ impl SlotLease {
         Self::new(read, || serde_json::from_slice(json).map_err(unreadable))
     }
 
+    /// From the API server's JSON, with only what says something of a slot: a pool's list has a thousand of them, and the
+    /// most of each is what nobody asks for.
+    ///
+    /// # Errors
+    /// [`CodecError::Unreadable`] where not even the metadata can be read.
+    pub(crate) fn glance(json: &[u8]) -> Result<Self, CodecError> {
+        let unreadable = |error: serde_json::Error| CodecError::Unreadable(error.to_string());
+        let Glance { metadata, spec } = serde_json::from_slice(json).map_err(unreadable)?;
+        let GlanceMeta { name, labels, annotations, deletion_timestamp } = metadata;
+        let metadata = ObjectMeta { name, labels, annotations, deletion_timestamp, ..ObjectMeta::default() };
+        let (spec, unreadable) = match spec.map(|raw| serde_json::from_str(raw.get())).transpose() {
+            Ok(spec) => (spec, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        Ok(Self { lease: Lease { metadata, spec }, unreadable })
+    }
+
     /// What it says of its slot, see [`decode`].
     #[must_use]
     pub fn state(&self, pool: &str) -> SlotState {
@@ -57,6 +76,22 @@ impl SlotLease {
         lease.metadata.managed_fields = None;
         Ok(Self { lease, unreadable })
     }
+}
+
+#[derive(Deserialize)]
+struct Glance<'a> {
+    metadata: GlanceMeta,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GlanceMeta {
+    name: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<Time>,
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,69 @@
+//! `cargo xtask codegen [--check]`: one function says what the files are; it is written, or compared.
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Args;
+use cosid_controller::{cluster_role, own_role};
+use cosid_kube::pool::crd_yaml;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use xtask::{Error, Result, paths};
+
+/// Flags of codegen.
+#[derive(Args)]
+pub(crate) struct Codegen {
+    /// Write nothing; fail where a file is not what it would be
+    #[arg(long)]
+    check: bool,
+}
+
+const NOTE: &str = "# Written by `cargo xtask codegen` from the types. Don't edit.\n";
+
+impl Codegen {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let mut stale = Vec::new();
+        for (name, text) in files()? {
+            let path = paths::workspace().join(name);
+            if fs::read_to_string(&path).is_ok_and(|found| found == text) {
+                continue;
+            }
+            if self.check {
+                stale.push(name);
+            } else {
+                write(&path, &text)?;
+                println!("wrote {name}");
+            }
+        }
+        if stale.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(Error::Wrong(format!("not up to date: {}; run `cargo xtask codegen`", stale.join(", "))))
+    }
+}
+
+/// All generated files, by their path in the tree.
+fn files() -> Result<Vec<(&'static str, String)>> {
+    let crd = crd_yaml().map_err(|error| Error::Wrong(error.to_string()))?;
+    Ok(vec![
+        ("crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
+        ("charts/cosid/crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
+        ("charts/cosid/files/cluster-rules.yaml", rules(cluster_role().rules)?),
+        ("charts/cosid/files/own-rules.yaml", rules(own_role("").rules)?),
+    ])
+}
+
+fn rules(rules: Option<Vec<PolicyRule>>) -> Result<String> {
+    // By way of JSON, as kubectl does: the API's own names and order of fields.
+    let yaml = serde_json::to_value(rules.unwrap_or_default())
+        .map_err(|error| error.to_string())
+        .and_then(|value| serde_saphyr::to_string(&value).map_err(|error| error.to_string()));
+    Ok(format!("{NOTE}{}", yaml.map_err(Error::Wrong)?))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(Error::io(format_args!("make {}", parent.display())))?;
+    }
+    fs::write(path, text).map_err(Error::io(format_args!("write {}", path.display())))
+}

@@ -1,0 +1,124 @@
+//! `cargo xtask footprint`: what an agent costs beside every pod.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use cosid_client::Client;
+use xtask::demo::ground::{DEFAULT_TTL_SECONDS, Ground};
+use xtask::demo::{Narrator, Options, POOL};
+use xtask::programs::{self, Program};
+use xtask::{Error, Result, paths, progress};
+
+/// What the agent is built for: static, so that it runs in an image with nothing else in it.
+const TARGET: &str = "x86_64-unknown-linux-musl";
+
+/// How many starts the median is taken of.
+const STARTS: usize = 20;
+
+/// How long an idle agent is left alone before its memory is read: its first renewals are over then.
+const SETTLE: Duration = Duration::from_secs(12);
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Flags of the footprint.
+#[derive(Args)]
+pub(crate) struct Footprint {}
+
+impl Footprint {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let agent = progress::step("build the lean agent (minutes)", |_| build())?;
+        programs::build()?;
+        let dir = tempfile::tempdir().map_err(Error::io("make a directory"))?;
+        let tell = Narrator::start();
+        let ground = Ground::prepare(&Options::default(), dir.path(), DEFAULT_TTL_SECONDS, &tell)?;
+
+        let mut times = Vec::new();
+        for nth in 0..STARTS {
+            times.push(first_id(&ground, &agent, dir.path(), nth)?);
+        }
+        times.sort_unstable();
+
+        let (program, socket) = start(&ground, &agent, dir.path(), "idle")?;
+        programs::wait_held(&socket, PATIENCE)?;
+        std::thread::sleep(SETTLE);
+        let size = fs::metadata(&agent).map_err(Error::io("look at the agent"))?.len();
+        println!("binary, static, stripped:        {}", megabytes(size));
+        println!("resident, idle, slot held:       {}", megabytes(memory(program.pid(), "VmRSS:")?));
+        println!("resident at most (at the list):  {}", megabytes(memory(program.pid(), "VmHWM:")?));
+        let millis = |index: usize| times[index].as_secs_f64() * 1000.0;
+        println!(
+            "start to first ID, of {STARTS} starts:   median {:.1} ms, fastest {:.1} ms, slowest {:.1} ms",
+            millis(STARTS / 2),
+            millis(0),
+            millis(STARTS - 1)
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn build() -> Result<PathBuf> {
+    // Where the toolchain is not rustup's, the target is there or the build says what is missing.
+    let _ = Command::new("rustup").args(["target", "add", TARGET]).status();
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--quiet", "--locked", "--profile", "lean", "--target", TARGET, "-p", "cosid-agent"])
+        // As in an image: an agent in a cluster reads no kubeconfig.
+        .arg("--no-default-features")
+        // A panic ends it, so that nothing unwinds; and relative relocations take a word each, not three.
+        .env("RUSTFLAGS", "-C force-unwind-tables=no -C link-arg=-Wl,-z,pack-relative-relocs")
+        // ring has a little C; it needs no libc, so that the host's compiler will do.
+        .env("CC_x86_64_unknown_linux_musl", "gcc")
+        .current_dir(paths::workspace())
+        .status()
+        .map_err(Error::io("start cargo"))?;
+    if !status.success() {
+        let command = format!("cargo build --profile lean --target {TARGET} -p cosid-agent");
+        return Err(Error::Command { command, status: status.to_string(), output: "see above".into() });
+    }
+    Ok(paths::workspace().join("target").join(TARGET).join("lean/cosid-agent"))
+}
+
+fn start(ground: &Ground, agent: &Path, dir: &Path, name: &str) -> Result<(Program, PathBuf)> {
+    let mut command = Command::new(agent);
+    let socket = dir.join(name).join("agent.sock");
+    command.args(ground.agent_in_pod(name)?).arg("--socket").arg(&socket);
+    Ok((Program::start(name, command, dir)?, socket))
+}
+
+/// From the start of an agent to the first ID of an app beside it.
+fn first_id(ground: &Ground, agent: &Path, dir: &Path, nth: usize) -> Result<Duration> {
+    let name = format!("start-{nth}");
+    // The token is made before the clock starts.
+    ground.agent_in_pod(&name)?;
+    let begin = Instant::now();
+    let (mut program, socket) = start(ground, agent, dir, &name)?;
+    let id = loop {
+        let client = Client::connect_to(&socket);
+        match client.and_then(|client| client.generator(POOL)).and_then(|generator| generator.next_id()) {
+            Ok(id) => break id,
+            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) => return Err(Error::Wrong(format!("{error}; its log: {}", program.log()))),
+        }
+    };
+    let took = begin.elapsed();
+    program.terminate(PATIENCE)?;
+    if id.get() == 0 { Err(Error::Wrong("an ID of 0".into())) } else { Ok(took) }
+}
+
+fn memory(pid: u32, field: &str) -> Result<u64> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).map_err(Error::io(format_args!("read {path}")))?;
+    let kilobytes = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.map(|kilobytes| kilobytes * 1024).ok_or_else(|| Error::Wrong(format!("{path} has no {field}")))
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{}.{:02} MB", bytes / 1_000_000, bytes % 1_000_000 / 10_000)
+}

@@ -1,0 +1,68 @@
+//! `cargo xtask test`.
+
+use std::env;
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+
+use clap::Args;
+use xtask::{Error, Result, demo, paths, programs, progress};
+
+/// Flags of the tests.
+#[derive(Args)]
+pub(crate) struct Test {
+    /// Only what needs no cluster
+    #[arg(long)]
+    memory: bool,
+}
+
+impl Test {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        if !self.memory {
+            // Minutes on a new machine, and the reason to stop where it can't be: first, and with its progress shown.
+            xtask::cluster::prepare()?;
+        }
+        programs::build()?;
+        if self.memory {
+            // What needs a control plane is in these two packages.
+            cargo(
+                &["test", "--workspace", "--exclude", "cosid-tests", "--exclude", "xtask", "--locked"],
+                None,
+            )?;
+        } else {
+            cargo(&["test", "--workspace", "--locked"], None)?;
+        }
+        // The page's words under every interleaving; another build, since loom replaces the atomics.
+        let words = [
+            "test",
+            "-p",
+            "cosid-id",
+            "--release",
+            "--locked",
+            "--test",
+            "loom",
+            "--target-dir",
+            "target/loom",
+        ];
+        cargo(&words, Some("--cfg loom"))?;
+        progress::step("the demo", |_| demo::run(&demo::Options { memory: self.memory, context: None }))?;
+        if self.memory {
+            println!("NOT run: the tests on an API server (without --memory they are)");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn cargo(args: &[&str], rustflags: Option<&str>) -> Result<()> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.args(args).current_dir(paths::workspace());
+    if let Some(flags) = rustflags {
+        command.env("RUSTFLAGS", flags);
+    }
+    let status = command.status().map_err(Error::io("start cargo"))?;
+    if status.success() {
+        return Ok(());
+    }
+    let command = format!("cargo {}", args.join(" "));
+    Err(Error::Command { command, status: status.to_string(), output: "see above".into() })
+}
