@@ -1,6 +1,7 @@
 //! The window page of the lease that is held: made, extended, closed, and found again after a restart.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -74,6 +75,9 @@ struct Saved {
     /// The kernel's id of this boot. After another boot no process of the old one is left that could use the page, but
     /// its memory may be gone too: nothing is resumed.
     boot_id: String,
+    /// Which directory this is, whatever it is called. A copy of it resumes nothing: two agents would keep one lease, with
+    /// a page each.
+    directory: Place,
     pool: String,
     owner: Owner,
     slot: Slot,
@@ -83,6 +87,22 @@ struct Saved {
     terms: Terms,
     layout: Layout,
     page: String,
+}
+
+/// A directory: its device and inode, which no copy of it has.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    fn of(directory: &Path) -> Result<Self, Error> {
+        let metadata =
+            fs::metadata(directory).map_err(Error::io("can't look at the directory", directory))?;
+        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
+    }
 }
 
 /// A lease that was found after a restart.
@@ -265,6 +285,7 @@ impl Window {
     fn save(&self, binding: &Binding, pool: &str, layout: Layout, file: &str) -> Result<(), Error> {
         let saved = Saved {
             boot_id: boot_id()?,
+            directory: Place::of(&self.0.directory)?,
             pool: pool.into(),
             owner: binding.holding.owner.clone(),
             slot: binding.slot,
@@ -284,8 +305,14 @@ impl Window {
         let path = self.state_path();
         let text = fs::read(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
-            Ok(saved) if boot_id().is_ok_and(|boot| boot == saved.boot_id) => Some(saved),
-            Ok(_) => None,
+            Ok(saved) if !boot_id().is_ok_and(|boot| boot == saved.boot_id) => None,
+            Ok(saved) if Place::of(&self.0.directory).is_ok_and(|place| place == saved.directory) => {
+                Some(saved)
+            }
+            Ok(saved) => {
+                tracing::warn!("can't resume slot {}: this directory is a copy", saved.slot);
+                None
+            }
             Err(error) => {
                 tracing::warn!("{}: not a state that this agent can resume: {error}", path.display());
                 None

@@ -87,6 +87,22 @@ async fn a_state_that_is_nonsense_or_whose_page_is_gone_or_closed_resumes_nothin
 }
 
 #[tokio::test]
+async fn a_copy_of_the_directory_resumes_nothing() {
+    let (original, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (before, _) = window(original.path());
+    before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    for entry in fs::read_dir(original.path()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let (copied, _) = window(copy.path());
+    assert!(copied.resume("ns/pod", Some(POOL)).unwrap().is_none(), "two pages of one window");
+    assert_eq!(pages(copy.path()), [""; 0]);
+    let (after, _) = window(original.path());
+    assert!(after.resume("ns/pod", Some(POOL)).unwrap().is_some(), "the original goes on");
+}
+
+#[tokio::test]
 async fn closing_gives_the_exact_last_timestamp_or_the_floor() {
     let dir = tempfile::tempdir().unwrap();
     let (window, _) = window(dir.path());
