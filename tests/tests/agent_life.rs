@@ -124,7 +124,11 @@ fn a_lease_that_is_edited_to_nonsense_is_lost_and_passed_over(ground: &Ground) {
     assert_eq!(agent.wait_held().slot, 0);
     let mut maker = Maker::start(&space.dir, "a", &agent.socket, 60_000);
     maker.wait_for_more();
-    space.change_lease("orders", 0, &json!({ "metadata": { "annotations": { "cosid.dev/next-floor": "soon" } } }));
+    space.change_lease(
+        "orders",
+        0,
+        &json!({ "metadata": { "annotations": { "cosid.dev/next-floor": "soon" } } }),
+    );
     maker.wait_until("moved");
     agent.wait_for_log("lost slot 0: its Lease can't be read");
     agent.wait_for_log("slot 0 is passed over: its Lease can't be read");

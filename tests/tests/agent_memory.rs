@@ -12,7 +12,8 @@ impl Machine {
     }
 
     fn agent(&self, name: &str) -> Agent {
-        let launch = Launch::new(&["--store", "memory", "--memory-ttl", "2", "--key", &format!("local/{name}")]);
+        let launch =
+            Launch::new(&["--store", "memory", "--memory-ttl", "2", "--key", &format!("local/{name}")]);
         launch.path("--store-dir", &self.0.path().join("store")).start(&self.0.path().join(name))
     }
 

@@ -29,8 +29,9 @@ fn a_killed_api_server_ends_no_agent_and_is_found_again(ground: &Ground) {
     let mut leaving = space.agent("leaving", &orders);
     let [kept, resumed, left] = [&keeper, &restarted, &leaving].map(|agent| agent.wait_held());
     let [named, unnamed, undecided] = ["named", "unnamed", "undecided"].map(|pod| space.launch(pod));
-    let mut makers = [&keeper, &restarted]
-        .map(|agent| Maker::start(&space.dir, &format!("of-{}", agent.program.pid()), &agent.socket, 200_000));
+    let mut makers = [&keeper, &restarted].map(|agent| {
+        Maker::start(&space.dir, &format!("of-{}", agent.program.pid()), &agent.socket, 200_000)
+    });
 
     ground.cluster.kill_apiserver().unwrap();
     let named = named.args(&orders).start(&space.dir.join("named"));

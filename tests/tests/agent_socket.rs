@@ -67,7 +67,9 @@ fn ids_are_made_on_request_and_taken_apart(ground: &Ground) {
         assert_eq!(refused(&answer, 400), "BadCount");
         assert!(answer.message().contains(&format!("count is {count}; ask for 1 to 100000")), "{answer:?}");
     }
-    for query in ["generator=orders&count=-1", "generator=orders&count=x", "generator=orders&count=", "count=1", ""] {
+    for query in
+        ["generator=orders&count=-1", "generator=orders&count=x", "generator=orders&count=", "count=1", ""]
+    {
         assert_eq!(refused(&ids(query), 400), "BadQuery", "{query}");
     }
     assert_eq!(refused(&ids("generator=a%20b"), 400), "BadName");
@@ -143,7 +145,10 @@ fn health_is_told_to_probes(ground: &Ground) {
     assert_eq!((agent.ask("GET", "/livez").status, agent.ask("GET", "/readyz").status), (200, 503));
     assert_eq!(health(&[]), (Some(0), "ok\n".into()));
     let (code, said) = health(&["--ready"]);
-    assert!(code == Some(1) && said.contains("no healthy agent at") && said.contains("there is no pool"), "{said}");
+    assert!(
+        code == Some(1) && said.contains("no healthy agent at") && said.contains("there is no pool"),
+        "{said}"
+    );
     assert_eq!(agent.counted("lease_held"), 0);
 
     space.pool("orders", 1, 3);
@@ -151,7 +156,11 @@ fn health_is_told_to_probes(ground: &Ground) {
     assert_eq!(agent.ask("GET", "/readyz").body, "holds slot 0 under fence 1\n");
     assert_eq!(health(&["--ready"]), (Some(0), "holds slot 0 under fence 1\n".into()));
     let metrics = agent.ask("GET", "/metrics");
-    assert!(metrics.head.to_lowercase().contains("content-type: application/openmetrics-text"), "{}", metrics.head);
+    assert!(
+        metrics.head.to_lowercase().contains("content-type: application/openmetrics-text"),
+        "{}",
+        metrics.head
+    );
     assert!(metrics.body.ends_with("# EOF\n"), "{}", metrics.body);
     assert_eq!((agent.counted("lease_held"), agent.counted("slot")), (1, 0));
     assert!(agent.counted("lease_expiry_seconds") >= held.expires_at / 1000);

@@ -96,7 +96,9 @@ pub enum Error {
 /// What else there is where no cluster is.
 fn instead(error: &cosid_kube::Error) -> &'static str {
     match error {
-        cosid_kube::Error::NotInCluster(_) => "; or keep the slots in this machine's memory with --store memory",
+        cosid_kube::Error::NotInCluster(_) => {
+            "; or keep the slots in this machine's memory with --store memory"
+        }
         _ => "",
     }
 }

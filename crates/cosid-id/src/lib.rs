@@ -19,6 +19,7 @@ mod layout;
 mod next_error;
 #[cfg(not(loom))]
 mod page;
+mod slot_split;
 
 #[cfg(loom)]
 #[allow(missing_docs, reason = "public for the model's tests only")]
@@ -38,9 +39,10 @@ pub use error::Error;
 #[cfg(not(loom))]
 pub use format::Header;
 #[cfg(not(loom))]
-pub use generator::{Generator, IdRange, MAX_BATCH};
+pub use generator::{Generator, IdRange, MAX_BATCH, Ranges};
 pub use id::{Id, IdParts};
-pub use layout::{Layout, LayoutBuilder};
+pub use layout::{FieldOrder, Layout, LayoutBuilder};
 pub use next_error::{NextError, Wait};
 #[cfg(not(loom))]
 pub use page::{CellInfo, Closed, Page, PageOwner};
+pub use slot_split::SlotSplit;
