@@ -195,12 +195,18 @@ impl Layout {
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn decompose(&self, id: Id) -> Result<IdParts, Error> {
         self.check_id(id)?;
+        let timestamp = self.timestamp(id);
         let id = id.get();
         Ok(IdParts {
-            timestamp: self.tick_start(id >> (self.slot_bits + self.sequence_bits)),
+            timestamp,
             slot: low_bits(id >> self.slot_shift(), self.slot_bits),
             sequence: low_bits(id >> self.sequence_shift(), self.sequence_bits),
         })
+    }
+
+    /// Unix ms at which the tick of an ID of this layout began.
+    pub(crate) const fn timestamp(&self, id: Id) -> u64 {
+        self.tick_start(id.get() >> (self.slot_bits + self.sequence_bits))
     }
 
     /// How far up an ID's slot is.

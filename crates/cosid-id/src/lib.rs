@@ -9,9 +9,12 @@
 
 #[cfg(not(loom))]
 mod clock;
+mod date;
 mod error;
+mod form;
 #[cfg(not(loom))]
 pub mod format;
+mod friendly;
 #[cfg(not(loom))]
 mod generator;
 mod id;
@@ -19,6 +22,7 @@ mod layout;
 mod next_error;
 #[cfg(not(loom))]
 mod page;
+mod radix;
 mod slot_split;
 
 #[cfg(loom)]
@@ -26,6 +30,8 @@ mod slot_split;
 pub mod sync;
 #[cfg(not(loom))]
 mod sync;
+
+mod zone;
 
 #[cfg(loom)]
 pub mod cell;
@@ -36,6 +42,7 @@ mod cell;
 #[cfg(not(loom))]
 pub use clock::{Clock, SystemClock};
 pub use error::Error;
+pub use form::{DatePrefix, Form};
 #[cfg(not(loom))]
 pub use format::Header;
 #[cfg(not(loom))]
@@ -46,3 +53,4 @@ pub use next_error::{NextError, Wait};
 #[cfg(not(loom))]
 pub use page::{CellInfo, Closed, Page, PageOwner};
 pub use slot_split::SlotSplit;
+pub use zone::Zone;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
 
+mod form;
 mod generator;
 mod layout;
 mod page;
