@@ -18,6 +18,8 @@ mod friendly;
 #[cfg(not(loom))]
 mod generator;
 mod id;
+#[cfg(feature = "serde")]
+mod id_serde;
 mod layout;
 mod next_error;
 #[cfg(not(loom))]
@@ -31,6 +33,7 @@ pub mod sync;
 #[cfg(not(loom))]
 mod sync;
 
+mod wide_id;
 mod zone;
 
 #[cfg(loom)]
@@ -48,9 +51,12 @@ pub use format::Header;
 #[cfg(not(loom))]
 pub use generator::{Generator, IdRange, MAX_BATCH, Ranges};
 pub use id::{Id, IdParts};
+#[cfg(feature = "serde")]
+pub use id_serde::serde_string;
 pub use layout::{FieldOrder, Layout, LayoutBuilder};
 pub use next_error::{NextError, Wait};
 #[cfg(not(loom))]
 pub use page::{CellInfo, Closed, Page, PageOwner};
 pub use slot_split::SlotSplit;
+pub use wide_id::WideId;
 pub use zone::Zone;

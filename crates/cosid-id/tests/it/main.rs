@@ -4,9 +4,12 @@
 
 mod form;
 mod generator;
+#[cfg(feature = "serde")]
+mod json;
 mod layout;
 mod page;
 mod processes;
 mod properties;
 mod threads;
 mod virtual_time;
+mod wide_id;
