@@ -5,6 +5,8 @@
 //! it with one atomic operation that checks the window, so that threads, forked workers and whole containers
 //! share one slot, and the owner always knows the last timestamp.
 //!
+//! A [`Layout`] says how an ID is put together, a [`Form`] how it is written; `docs/ids.md` which to take when.
+//!
 //! The crate reads one clock ([`SystemClock`]) and files; it knows no network and no Kubernetes.
 
 #[cfg(not(loom))]
@@ -60,3 +62,8 @@ pub use page::{CellInfo, Closed, Page, PageOwner};
 pub use slot_split::SlotSplit;
 pub use wide_id::WideId;
 pub use zone::Zone;
+
+/// The examples in `docs/ids.md` are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/ids.md")]
+struct Ids;
