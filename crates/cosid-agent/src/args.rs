@@ -43,8 +43,8 @@ pub struct Args {
     #[arg(long, env = "COSID_STORE", value_enum, default_value_t = StoreKind::Kubernetes)]
     pub store: StoreKind,
 
-    /// With `--store memory`: the directory that all agents of this machine share. Default: $XDG_RUNTIME_DIR/cosid-store,
-    /// else /dev/shm/cosid-UID.
+    /// With `--store memory`: the directory that the agents share. Default: /dev/shm/cosid-UID, one for each
+    /// user.
     #[arg(long, env = "COSID_STORE_DIR")]
     pub store_dir: Option<PathBuf>,
 

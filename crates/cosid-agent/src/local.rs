@@ -215,11 +215,9 @@ impl SlotStore for LocalStore {
 /// Where the agents of this user share their pools if nobody says otherwise.
 ///
 /// # Errors
-/// [`Error::NoDefault`] on a machine without a memory file system in the usual places.
+/// [`Error::NoDefault`] on a machine without a memory file system in the usual place.
 pub(crate) fn default_directory() -> Result<PathBuf, Error> {
-    if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
-        return Ok(PathBuf::from(runtime).join("cosid-store"));
-    }
+    // Not below $XDG_RUNTIME_DIR: a cron job has none, and would share no pool with the agents of a login.
     let shm = Path::new("/dev/shm");
     if shm.is_dir() {
         return Ok(shm.join(format!("cosid-{}", rustix::process::geteuid().as_raw())));

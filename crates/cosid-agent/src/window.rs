@@ -269,8 +269,10 @@ impl Window {
             layout,
         };
         self.save(binding, pool, layout, &file).map_err(|error| error.to_string())?;
-        let page =
-            PageOwner::create(self.0.directory.join(&file), &header).map_err(|error| error.to_string())?;
+        let path = self.0.directory.join(&file);
+        // What is there was made by an attempt of ours that failed after it: nobody was told of it.
+        remove_if_there(&path).map_err(|error| error.to_string())?;
+        let page = PageOwner::create(path, &header).map_err(|error| error.to_string())?;
         page.set_ceiling(binding.holding.ceiling);
         self.publish(binding, layout, &file);
         Ok(Open { page, file, binding: binding.clone() })

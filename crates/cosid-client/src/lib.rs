@@ -60,7 +60,10 @@ mod seat;
 
 pub use client::{Client, DEFAULT_TIMEOUT, SOCKET_VARIABLE};
 pub use cosid_id::Error as PageError;
-pub use cosid_id::{Id, IdParts, Layout, MAX_BATCH, NextError, Wait};
+pub use cosid_id::{
+    DatePrefix, FieldOrder, Form, Id, IdParts, Layout, MAX_BATCH, NextError, SlotSplit, Wait, WideId, Zone,
+    serde_string,
+};
 pub use error::Error;
 pub use generator::Generator;
 pub use lease::{Held, Lease, LeaseState};

@@ -62,6 +62,33 @@ pub enum Error {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A way to write IDs that cannot work.
+    #[error("IDs cannot be written so: {why}; choose another form")]
+    BadForm {
+        /// What does not fit.
+        why: String,
+    },
+    /// A time zone that the system's database does not have.
+    #[cfg(feature = "zones")]
+    #[error("no time zone `{name}` ({why}); check the name, install tzdata, or use Zone::east_minutes")]
+    UnknownZone {
+        /// The name given, cut to a length that fits a log line.
+        name: String,
+        /// What the database said.
+        why: String,
+    },
+    /// A text that is not what the form writes for any ID.
+    #[error(
+        "`{text}` is no ID in this form ({form}): {why}; read it with the form and layout that it was written with"
+    )]
+    BadText {
+        /// The text given, cut to a length that fits a log line.
+        text: String,
+        /// The form without its prefix and suffix.
+        form: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
     /// An ID with more bits than the layout.
     #[error("ID {id} has more than the layout's {bits} bits: it was made with another layout")]
     IdTooWide {

@@ -31,7 +31,7 @@
 //! | 0 | 1 | timestamp bits |
 //! | 1 | 1 | slot bits |
 //! | 2 | 1 | sequence bits |
-//! | 3 | 1 | order of the fields: 0 is timestamp, slot, sequence; others are refused |
+//! | 3 | 1 | order of the fields from the highest bits: 0 is timestamp, slot, sequence; 1 is timestamp, sequence, slot; others are refused |
 //! | 4 | 4 | unit of the timestamp, ms |
 //! | 8 | 8 | epoch, Unix ms |
 //! | 16 | 4 | sequence threshold: from this sequence on a new tick starts over |
@@ -58,12 +58,15 @@
 //! threshold. If not, take the state as it is; but if its sequence is 0 and its tick is still ahead of the
 //! clock, wait for that tick. Refuse a tick whose last ms is above the ceiling. Then compare-and-swap the state
 //! to the ID taken plus 1 (plus N for N of one tick); if that fails, begin again.
+//!
+//! The ID is then tick, slot and sequence side by side, in the layout's order. The state has no slot in it, and is
+//! the same whatever the order.
 
 use std::path::Path;
 
 use crate::cell;
 use crate::error::Error;
-use crate::layout::Layout;
+use crate::layout::{FieldOrder, Layout};
 
 /// Bytes of a page.
 pub(crate) const PAGE_LEN: usize = HEADER_LEN + CELLS * CELL_LEN;
@@ -226,6 +229,10 @@ fn encode_layout(layout: &Layout) -> [u8; LAYOUT_LEN] {
     let mut bytes = [0; LAYOUT_LEN];
     let widths = [layout.timestamp_bits(), layout.slot_bits(), layout.sequence_bits()];
     put(&mut bytes, 0, &widths);
+    bytes[3] = match layout.order() {
+        FieldOrder::SlotSequence => 0,
+        FieldOrder::SequenceSlot => 1,
+    };
     put(&mut bytes, 4, &layout.unit_ms().to_le_bytes());
     put(&mut bytes, 8, &layout.epoch_ms().to_le_bytes());
     put(&mut bytes, 16, &layout.sequence_threshold().to_le_bytes());
@@ -234,8 +241,13 @@ fn encode_layout(layout: &Layout) -> [u8; LAYOUT_LEN] {
 
 fn decode_layout(bytes: &[u8]) -> Result<Layout, String> {
     let [timestamp_bits, slot_bits, sequence_bits, order] = [bytes[0], bytes[1], bytes[2], bytes[3]];
-    if order != 0 || bytes[20..].iter().any(|&byte| byte != 0) {
-        return Err(format!("field order {order} of the layout is unknown"));
+    let order = match order {
+        0 => FieldOrder::SlotSequence,
+        1 => FieldOrder::SequenceSlot,
+        _ => return Err(format!("field order {order} of the layout is unknown")),
+    };
+    if bytes[20..].iter().any(|&byte| byte != 0) {
+        return Err("the layout says more than is known here".into());
     }
     Layout::builder()
         .timestamp_bits(timestamp_bits)
@@ -244,6 +256,7 @@ fn decode_layout(bytes: &[u8]) -> Result<Layout, String> {
         .unit_ms(u32_at(bytes, 4))
         .epoch_ms(u64_at(bytes, 8))
         .sequence_threshold(u32_at(bytes, 16))
+        .order(order)
         .build()
         .map_err(|error| error.to_string())
 }

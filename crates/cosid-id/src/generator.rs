@@ -24,6 +24,11 @@ const TICK_NAP: Duration = Duration::from_micros(200);
 /// Makes the IDs of one cell. Any number of generators, in threads, forked children and other processes, may
 /// share a cell: none repeats an ID and none ever waits for another.
 ///
+/// Sequences are CosId's: a new tick goes on counting until the last sequence has reached the layout's threshold,
+/// and only then starts over, with 1, so that `id % n` spreads evenly also where a tick has an ID or two. So the first
+/// ID of a fresh cell has sequence 1, as with CosId. (Sequence 0 is for the tick right after one that was used up, or
+/// right above the floor.)
+///
 /// A generator has no state of its own, so a clone is the same generator. See
 /// [`PageOwner`](crate::PageOwner) for an example.
 #[derive(Clone, Debug)]
@@ -67,7 +72,7 @@ impl<C: Clock> Generator<C> {
     }
 
     /// As many IDs as the current tick still has, at most `want` and at least one, taken in one atomic
-    /// operation. They follow each other without a gap. Never blocks.
+    /// operation. Their sequences follow each other without a gap. Never blocks.
     ///
     /// # Errors
     /// See [`NextError`]; [`NextError::BadCount`] unless `want` is 1 to [`MAX_BATCH`].
@@ -100,20 +105,49 @@ impl<C: Clock> Generator<C> {
         self.within(timeout, || self.try_next())
     }
 
+    /// `count` IDs, 1 to [`MAX_BATCH`], as an iterator of ranges: one atomic operation each, and one for each tick
+    /// that the batch needs. All of them together are waited for at most `timeout`. Blocks in the iterator's `next`;
+    /// while it waits it sleeps.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// # let generator = Generator::new(owner.page().clone(), cell)?;
+    /// let mut count = 0;
+    /// for range in generator.ranges(10_000, Duration::from_secs(1))? {
+    ///     count += range?.len();
+    /// }
+    /// assert_eq!(count, 10_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NextError::BadCount`]. A range can fail as [`Generator::next`] can, and is then the last one.
+    pub fn ranges(&self, count: usize, timeout: Duration) -> Result<Ranges<'_, C>, NextError> {
+        if count == 0 || count > MAX_BATCH {
+            return Err(NextError::BadCount { count, max: MAX_BATCH });
+        }
+        Ok(Ranges { generator: self, left: count, start: self.clock.elapsed(), timeout })
+    }
+
     /// Fills a whole buffer of 1 to [`MAX_BATCH`] places, one atomic operation for each tick it needs, within
     /// `timeout`. Blocks; while it waits it sleeps.
     ///
     /// # Errors
     /// As [`Generator::next`]. The IDs in the buffer are then lost to others, which hurts nobody.
     pub fn fill(&self, ids: &mut [u64], timeout: Duration) -> Result<(), NextError> {
-        if ids.is_empty() || ids.len() > MAX_BATCH {
-            return Err(NextError::BadCount { count: ids.len(), max: MAX_BATCH });
-        }
-        let start = self.clock.elapsed();
-        let mut filled = 0;
-        while filled < ids.len() {
-            let left = timeout.saturating_sub(self.clock.elapsed().saturating_sub(start));
-            filled += self.within(left, || self.try_fill(&mut ids[filled..]))?;
+        let mut places = ids.iter_mut();
+        for range in self.ranges(places.len(), timeout)? {
+            // In this order: a range that has ended takes no place with it.
+            for (id, place) in range?.zip(&mut places) {
+                *place = id.get();
+            }
         }
         Ok(())
     }
@@ -139,8 +173,8 @@ impl<C: Clock> Generator<C> {
             Err(NextError::Wait(Wait::AboveCeiling { .. })) => take_at(self.clock.host_ms())?,
             outcome => outcome?,
         };
-        let first = self.layout.compose_fields(taken.tick, self.slot, taken.sequence).get();
-        Ok(IdRange { next: first, left: taken.count })
+        let next = self.layout.compose_fields(taken.tick, self.slot, taken.sequence).get();
+        Ok(IdRange { next, left: taken.count, step: 1 << self.layout.sequence_shift() })
     }
 
     fn within<T>(
@@ -173,11 +207,28 @@ fn nap(wait: Wait) -> Duration {
     }
 }
 
-/// IDs of one tick that follow each other without a gap, in order.
+/// IDs of one tick whose sequences follow each other without a gap, in order; taken in one atomic operation.
+///
+/// A program that hands out the numbers itself needs no more than the first, their count and their distance.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdRange {
     next: u64,
     left: u32,
+    step: u64,
+}
+
+impl IdRange {
+    /// The next ID of the range, `None` at its end.
+    #[must_use]
+    pub fn first(&self) -> Option<Id> {
+        (self.left > 0).then_some(Id::composed(self.next))
+    }
+
+    /// What has to be added to an ID to get the one after it: 1, unless the layout has the slot in its lowest bits.
+    #[must_use]
+    pub fn step(&self) -> u64 {
+        self.step
+    }
 }
 
 impl Iterator for IdRange {
@@ -186,7 +237,8 @@ impl Iterator for IdRange {
     fn next(&mut self) -> Option<Id> {
         self.left = self.left.checked_sub(1)?;
         let id = Id::composed(self.next);
-        self.next += 1;
+        // At most one step past a number of 63 bits, and a step has at most 32.
+        self.next += self.step;
         Some(id)
     }
 
@@ -196,3 +248,27 @@ impl Iterator for IdRange {
 }
 
 impl ExactSizeIterator for IdRange {}
+
+/// The ranges that make up a batch, see [`Generator::ranges`]. Ends after an error.
+#[derive(Debug)]
+pub struct Ranges<'a, C = SystemClock> {
+    generator: &'a Generator<C>,
+    left: usize,
+    start: Duration,
+    timeout: Duration,
+}
+
+impl<C: Clock> Iterator for Ranges<'_, C> {
+    type Item = Result<IdRange, NextError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.left == 0 {
+            return None;
+        }
+        let Self { generator, left, start, timeout } = *self;
+        let time_left = timeout.saturating_sub(generator.clock.elapsed().saturating_sub(start));
+        let range = generator.within(time_left, || generator.try_range(left));
+        self.left = range.as_ref().map_or(0, |range| left - range.len());
+        Some(range)
+    }
+}

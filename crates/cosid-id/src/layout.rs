@@ -4,10 +4,18 @@
 //! a millisecond; with a coarser unit it stands for all the milliseconds from [`Layout::tick_start`] to
 //! [`Layout::tick_end`], and whoever issues in it must own all of them.
 
+mod builder;
+mod named;
+
+pub use builder::{FieldOrder, LayoutBuilder};
+
 use crate::error::Error;
 use crate::id::{Id, IdParts};
 
-/// How an ID is laid out: timestamp, slot and sequence, from the highest bit to the lowest.
+/// How an ID is laid out: the timestamp in the highest bits, then slot and sequence in either order.
+///
+/// What people already have in their tables has a name here ([`Layout::TWITTER`], [`Layout::SONYFLAKE`] and so on);
+/// [`Layout::builder`] makes any other.
 ///
 /// Only layouts that can work exist: the bits sum to at most 63 and the timestamps last for a year at least.
 ///
@@ -30,6 +38,7 @@ pub struct Layout {
     unit_ms: u32,
     epoch_ms: u64,
     sequence_threshold: u32,
+    order: FieldOrder,
 }
 
 /// A bit short of the 64 of a page's state word, so that its closed mark and a carry both fit.
@@ -40,28 +49,9 @@ const MAX_FIELD_BITS: u8 = 31;
 const YEAR_MS: u128 = 365 * 24 * 3600 * 1000;
 
 impl Layout {
-    /// CosId's millisecond Snowflake, the default: 41 bits of ms since 2019-12-24T16:00Z, 10 of slot, 12 of
-    /// sequence.
-    pub const MILLISECOND: Self = Self {
-        timestamp_bits: 41,
-        slot_bits: 10,
-        sequence_bits: 12,
-        unit_ms: 1,
-        epoch_ms: 1_577_203_200_000,
-        sequence_threshold: 2047,
-    };
-
     /// Starts from [`Layout::MILLISECOND`]; change what differs.
     pub const fn builder() -> LayoutBuilder {
-        let Self { timestamp_bits, slot_bits, sequence_bits, unit_ms, epoch_ms, .. } = Self::MILLISECOND;
-        LayoutBuilder {
-            timestamp_bits,
-            slot_bits,
-            sequence_bits,
-            unit_ms,
-            epoch_ms,
-            sequence_threshold: None,
-        }
+        LayoutBuilder::new(Self::MILLISECOND)
     }
 
     /// Bits of the timestamp.
@@ -99,6 +89,31 @@ impl Layout {
     #[must_use]
     pub const fn sequence_threshold(&self) -> u32 {
         self.sequence_threshold
+    }
+
+    /// Which field follows the timestamp.
+    #[must_use]
+    pub const fn order(&self) -> FieldOrder {
+        self.order
+    }
+
+    /// Bits of an ID: the sum of its fields', at most 63.
+    #[must_use]
+    pub const fn bits(&self) -> u8 {
+        self.timestamp_bits + self.slot_bits + self.sequence_bits
+    }
+
+    /// Whether JavaScript's numbers hold every ID exactly (53 bits). IDs of other layouts must go there as strings.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// assert!(Layout::JAVASCRIPT_MILLISECOND.is_javascript_safe());
+    /// assert!(!Layout::MILLISECOND.is_javascript_safe());
+    /// ```
+    #[must_use]
+    pub const fn is_javascript_safe(&self) -> bool {
+        self.bits() <= 53
     }
 
     /// The largest slot.
@@ -168,10 +183,10 @@ impl Layout {
         Ok(self.compose_fields(tick, slot, sequence))
     }
 
-    /// [`Layout::compose`] for fields that are known to fit: one ID costs two shifts.
+    /// [`Layout::compose`] for fields that are known to fit.
     pub(crate) const fn compose_fields(&self, tick: u64, slot: u32, sequence: u32) -> Id {
-        let high = (tick << self.slot_bits) | slot as u64;
-        Id::composed((high << self.sequence_bits) | sequence as u64)
+        let low = (slot as u64) << self.slot_shift() | (sequence as u64) << self.sequence_shift();
+        Id::composed(tick << (self.slot_bits + self.sequence_bits) | low)
     }
 
     /// Takes an ID apart.
@@ -179,16 +194,45 @@ impl Layout {
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn decompose(&self, id: Id) -> Result<IdParts, Error> {
-        let bits = self.timestamp_bits + self.slot_bits + self.sequence_bits;
+        self.check_id(id)?;
+        let timestamp = self.timestamp(id);
         let id = id.get();
+        Ok(IdParts {
+            timestamp,
+            slot: low_bits(id >> self.slot_shift(), self.slot_bits),
+            sequence: low_bits(id >> self.sequence_shift(), self.sequence_bits),
+        })
+    }
+
+    /// Unix ms at which the tick of an ID of this layout began.
+    pub(crate) const fn timestamp(&self, id: Id) -> u64 {
+        self.tick_start(id.get() >> (self.slot_bits + self.sequence_bits))
+    }
+
+    /// How far up an ID's slot is.
+    const fn slot_shift(&self) -> u8 {
+        match self.order {
+            FieldOrder::SlotSequence => self.sequence_bits,
+            FieldOrder::SequenceSlot => 0,
+        }
+    }
+
+    /// How far up an ID's sequence is: IDs that follow each other within a tick are `1 << sequence_shift` apart.
+    pub(crate) const fn sequence_shift(&self) -> u8 {
+        match self.order {
+            FieldOrder::SlotSequence => 0,
+            FieldOrder::SequenceSlot => self.slot_bits,
+        }
+    }
+
+    /// # Errors
+    /// [`Error::IdTooWide`].
+    pub(crate) const fn check_id(&self, id: Id) -> Result<(), Error> {
+        let (id, bits) = (id.get(), self.bits());
         if id >> bits != 0 {
             return Err(Error::IdTooWide { id, bits });
         }
-        Ok(IdParts {
-            timestamp: self.tick_start(id >> (self.slot_bits + self.sequence_bits)),
-            slot: low_bits(id >> self.sequence_bits, self.slot_bits),
-            sequence: low_bits(id, self.sequence_bits),
-        })
+        Ok(())
     }
 
     /// # Errors
@@ -207,127 +251,4 @@ impl Layout {
 )]
 pub(crate) const fn low_bits(value: u64, bits: u8) -> u32 {
     (value & ((1 << bits) - 1)) as u32
-}
-
-/// What a layout is asked to be; [`LayoutBuilder::build`] says whether it can.
-///
-/// With the feature `serde` this is the JSON form of a layout, in which only the three bit widths are
-/// required. An unknown field is an error: a newer layout read as an older one would make other IDs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
-#[must_use]
-pub struct LayoutBuilder {
-    timestamp_bits: u8,
-    slot_bits: u8,
-    sequence_bits: u8,
-    #[cfg_attr(feature = "serde", serde(rename = "unitMillis", default = "default_unit"))]
-    unit_ms: u32,
-    #[cfg_attr(feature = "serde", serde(rename = "epoch", default = "default_epoch"))]
-    epoch_ms: u64,
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
-    sequence_threshold: Option<u32>,
-}
-
-#[cfg(feature = "serde")]
-const fn default_unit() -> u32 {
-    Layout::MILLISECOND.unit_ms
-}
-
-#[cfg(feature = "serde")]
-const fn default_epoch() -> u64 {
-    Layout::MILLISECOND.epoch_ms
-}
-
-impl LayoutBuilder {
-    /// Bits of the timestamp, default 41.
-    pub const fn timestamp_bits(mut self, bits: u8) -> Self {
-        self.timestamp_bits = bits;
-        self
-    }
-
-    /// Bits of the slot, 0 to 31, default 10.
-    pub const fn slot_bits(mut self, bits: u8) -> Self {
-        self.slot_bits = bits;
-        self
-    }
-
-    /// Bits of the sequence, 1 to 31, default 12.
-    pub const fn sequence_bits(mut self, bits: u8) -> Self {
-        self.sequence_bits = bits;
-        self
-    }
-
-    /// Milliseconds of one tick, default 1.
-    pub const fn unit_ms(mut self, unit_ms: u32) -> Self {
-        self.unit_ms = unit_ms;
-        self
-    }
-
-    /// Unix ms of tick 0, default 1577203200000 (2019-12-24T16:00Z).
-    pub const fn epoch_ms(mut self, epoch_ms: u64) -> Self {
-        self.epoch_ms = epoch_ms;
-        self
-    }
-
-    /// The sequence from which on a new tick starts over; default: the last one of the lower half.
-    pub const fn sequence_threshold(mut self, threshold: u32) -> Self {
-        self.sequence_threshold = Some(threshold);
-        self
-    }
-
-    /// # Errors
-    /// [`Error::BadLayout`] says which number does not fit.
-    pub fn build(self) -> Result<Layout, Error> {
-        let Self { timestamp_bits, slot_bits, sequence_bits, unit_ms, epoch_ms, .. } = self;
-        let refuse = |why: String| Err(Error::BadLayout { why });
-        if sequence_bits == 0 {
-            return refuse("it has no sequence bits, at least 1 is needed".into());
-        }
-        if slot_bits > MAX_FIELD_BITS || sequence_bits > MAX_FIELD_BITS {
-            return refuse(format!(
-                "{slot_bits} slot and {sequence_bits} sequence bits, at most {MAX_FIELD_BITS} each"
-            ));
-        }
-        let state_bits = u32::from(timestamp_bits) + u32::from(sequence_bits);
-        if state_bits > MAX_STATE_BITS || state_bits + u32::from(slot_bits) > MAX_ID_BITS {
-            return refuse(format!(
-                "{timestamp_bits} + {slot_bits} + {sequence_bits} bits: at most {MAX_ID_BITS} in all, and \
-                 {MAX_STATE_BITS} without the slot's"
-            ));
-        }
-        let span_ms = u128::from(unit_ms) << timestamp_bits;
-        if span_ms < YEAR_MS {
-            return refuse(format!("{timestamp_bits} bits of {unit_ms} ms are used up within a year"));
-        }
-        if u128::from(epoch_ms) + span_ms > i64::MAX as u128 {
-            return refuse(format!("its last timestamp, from epoch {epoch_ms} on, is beyond 63 bits of ms"));
-        }
-        let max_sequence = (1 << sequence_bits) - 1;
-        let sequence_threshold = self.sequence_threshold.unwrap_or(max_sequence >> 1);
-        if sequence_threshold > max_sequence {
-            return refuse(format!(
-                "sequence threshold {sequence_threshold} above the largest sequence {max_sequence}"
-            ));
-        }
-        Ok(Layout { timestamp_bits, slot_bits, sequence_bits, unit_ms, epoch_ms, sequence_threshold })
-    }
-}
-
-impl From<Layout> for LayoutBuilder {
-    fn from(layout: Layout) -> Self {
-        let Layout { timestamp_bits, slot_bits, sequence_bits, unit_ms, epoch_ms, sequence_threshold } =
-            layout;
-        let default = layout.max_sequence() >> 1;
-        let sequence_threshold = (sequence_threshold != default).then_some(sequence_threshold);
-        Self { timestamp_bits, slot_bits, sequence_bits, unit_ms, epoch_ms, sequence_threshold }
-    }
-}
-
-impl TryFrom<LayoutBuilder> for Layout {
-    type Error = Error;
-
-    fn try_from(builder: LayoutBuilder) -> Result<Self, Error> {
-        builder.build()
-    }
 }

@@ -5,26 +5,38 @@
 //! it with one atomic operation that checks the window, so that threads, forked workers and whole containers
 //! share one slot, and the owner always knows the last timestamp.
 //!
+//! A [`Layout`] says how an ID is put together, a [`Form`] how it is written; `docs/ids.md` which to take when.
+//!
 //! The crate reads one clock ([`SystemClock`]) and files; it knows no network and no Kubernetes.
 
 #[cfg(not(loom))]
 mod clock;
+mod date;
 mod error;
+mod form;
 #[cfg(not(loom))]
 pub mod format;
+mod friendly;
 #[cfg(not(loom))]
 mod generator;
 mod id;
+#[cfg(feature = "serde")]
+mod id_serde;
 mod layout;
 mod next_error;
 #[cfg(not(loom))]
 mod page;
+mod radix;
+mod slot_split;
 
 #[cfg(loom)]
 #[allow(missing_docs, reason = "public for the model's tests only")]
 pub mod sync;
 #[cfg(not(loom))]
 mod sync;
+
+mod wide_id;
+mod zone;
 
 #[cfg(loom)]
 pub mod cell;
@@ -35,12 +47,23 @@ mod cell;
 #[cfg(not(loom))]
 pub use clock::{Clock, SystemClock};
 pub use error::Error;
+pub use form::{DatePrefix, Form};
 #[cfg(not(loom))]
 pub use format::Header;
 #[cfg(not(loom))]
-pub use generator::{Generator, IdRange, MAX_BATCH};
+pub use generator::{Generator, IdRange, MAX_BATCH, Ranges};
 pub use id::{Id, IdParts};
-pub use layout::{Layout, LayoutBuilder};
+#[cfg(feature = "serde")]
+pub use id_serde::serde_string;
+pub use layout::{FieldOrder, Layout, LayoutBuilder};
 pub use next_error::{NextError, Wait};
 #[cfg(not(loom))]
 pub use page::{CellInfo, Closed, Page, PageOwner};
+pub use slot_split::SlotSplit;
+pub use wide_id::WideId;
+pub use zone::Zone;
+
+/// The examples in `docs/ids.md` are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/ids.md")]
+struct Ids;

@@ -131,3 +131,13 @@ async fn a_page_that_can_not_be_made_is_made_once_it_can() {
     changes.wait_for(|status| status.state == crate::status::State::Held).await.unwrap();
     assert_eq!(window.assign("orders").unwrap().unwrap().fence, 7);
 }
+
+#[tokio::test]
+async fn a_page_that_an_attempt_left_behind_does_not_block_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let (window, board) = window(dir.path());
+    fs::write(dir.path().join("slot-3-fence-7.page"), "half").unwrap();
+    window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    assert_eq!(board.now().state, crate::status::State::Held);
+    window.generator("orders").unwrap().unwrap().try_next().unwrap();
+}

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cosid_kube::codec;
-use cosid_kube::pool::{SlotPool, Watermark};
-use cosid_lease::{Pool, Slot};
+use cosid_kube::pool::{SlotPool, Watermark, to_pool};
+use cosid_lease::{Pool, Slot, Terms};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
@@ -83,7 +83,8 @@ impl Reconciler {
             return Err(changed());
         }
         let watermark = fresh.status.as_ref().and_then(|status| status.watermark).ok_or_else(changed)?;
-        let watermark = Watermark { next_floor: watermark.next_floor.max(begin(&fresh)?), ..watermark };
+        let begin = begin(&fresh)?.max(self.beyond_unheard(&fresh)?);
+        let watermark = Watermark { next_floor: watermark.next_floor.max(begin), ..watermark };
         stream::iter(shut.into_iter().map(Ok))
             .try_for_each_concurrent(CALLS_AT_ONCE, async |lease: Arc<Lease>| {
                 let opened = codec::open(&lease, watermark, fresh.spec.ttl_seconds)
@@ -96,5 +97,19 @@ impl Reconciler {
             })
             .await?;
         Ok(fresh)
+    }
+
+    /// Where a slot of a pool that has been served begins at the earliest, Unix ms: above every window that can be live
+    /// now. Its Lease may have been torn out, finalizer and all, while no controller saw it; then nobody knows of its
+    /// history, nor that its holder is still in its window. A Lease that is made anew therefore cools for a ttl, which
+    /// costs nothing where it was deleted in order: its floor is as high then.
+    fn beyond_unheard(&self, pool: &SlotPool) -> Result<i64, Error> {
+        if pool.status.as_ref().is_none_or(|status| status.slots.is_none()) {
+            return Ok(0);
+        }
+        let latest = self.clock.now().ok_or(Error::NoTime)?.latest;
+        let Terms { ttl, tolerance } = to_pool(pool)?.terms;
+        let beyond = latest.saturating_add(ttl).saturating_add(tolerance);
+        Ok(i64::try_from(beyond).unwrap_or(i64::MAX))
     }
 }

@@ -135,6 +135,79 @@ fn a_batch_is_contiguous_within_a_tick_and_goes_on_in_the_next() {
 }
 
 #[test]
+fn a_batch_in_ranges_has_one_range_for_each_tick_it_needs() {
+    let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
+    owner.set_ceiling(FLOOR + 1_000);
+    let orders = generator(&mut owner, &VirtualTime::at(FLOOR + 10));
+    let ranges: Vec<_> = orders.ranges(10_000, SECOND).unwrap().map(Result::unwrap).collect();
+    let lens: Vec<usize> = ranges.iter().map(ExactSizeIterator::len).collect();
+    assert_eq!(lens, [4_095, 4_096, 10_000 - 4_095 - 4_096]);
+    assert!(ranges.iter().all(|range| range.step() == 1));
+    let first = Layout::MILLISECOND.decompose(ranges[1].first().unwrap()).unwrap();
+    assert_eq!((first.timestamp(), first.sequence()), (FLOOR + 11, 0));
+    let mut range = ranges[2].clone();
+    assert_eq!(range.by_ref().count(), 10_000 - 4_095 - 4_096);
+    assert_eq!(range.first(), None);
+    assert_eq!(owner.last_issued(), FLOOR + 12);
+}
+
+#[test]
+fn ranges_end_with_the_error_that_stopped_them() {
+    let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
+    owner.set_ceiling(FLOOR + 10);
+    let orders = generator(&mut owner, &VirtualTime::at(FLOOR + 10));
+    let mut ranges = orders.ranges(10_000, SECOND).unwrap();
+    assert_eq!(ranges.next().unwrap().unwrap().len(), 4_095);
+    assert!(matches!(ranges.next(), Some(Err(NextError::Wait(Wait::AboveCeiling { .. })))));
+    assert!(ranges.next().is_none());
+    assert!(matches!(orders.ranges(0, SECOND), Err(NextError::BadCount { count: 0, .. })));
+    assert!(matches!(orders.ranges(MAX_BATCH + 1, SECOND), Err(NextError::BadCount { .. })));
+}
+
+#[test]
+fn with_the_slot_in_the_lowest_bits_a_range_steps_over_it() {
+    let (_dir, mut owner) = page(Layout::SONYFLAKE, FLOOR);
+    owner.set_ceiling(FLOOR + 1_000);
+    let clock = VirtualTime::at(FLOOR + 100);
+    let orders = generator(&mut owner, &clock);
+    let range = orders.try_range(1_000).unwrap();
+    assert_eq!((range.len(), range.step()), (255, 1 << 16));
+    let parts: Vec<_> = range.map(|id| Layout::SONYFLAKE.decompose(id).unwrap()).collect();
+    assert!(parts.iter().all(|parts| parts.slot() == 5 && parts.timestamp() == FLOOR + 100));
+    assert!(parts.iter().map(cosid_id::IdParts::sequence).eq(1..256));
+}
+
+/// A unit may be issued only if `floor < start` and `end <= ceiling`.
+#[test]
+fn coarse_units_are_issued_whole_or_not_at_all() {
+    for layout in [Layout::SECOND, Layout::JAVASCRIPT_SECOND, Layout::SONYFLAKE] {
+        let unit = u64::from(layout.unit_ms());
+        let start = FLOOR + 5 * unit;
+        assert_eq!(
+            start,
+            layout.tick_start(layout.tick_at(start).unwrap()),
+            "the times below are whole units"
+        );
+        let end = start + unit - 1;
+        let issued = |floor, ceiling, now| {
+            let (_dir, mut owner) = page(layout, floor);
+            owner.set_ceiling(ceiling);
+            let outcome = generator(&mut owner, &VirtualTime::at(now)).try_next();
+            assert_eq!(owner.close().last_issued, if outcome.is_ok() { end } else { floor });
+            outcome.map(|id| layout.decompose(id).unwrap().timestamp())
+        };
+        for now in [start, end] {
+            assert_eq!(issued(start - 1, end, now), Ok(start));
+            let owned_by_others = Wait::BelowFloor { now, until: end + 1 };
+            assert_eq!(issued(start, end + unit, now), Err(owned_by_others.into()));
+            assert_eq!(issued(end, end + unit, now), Err(owned_by_others.into()));
+            let not_wholly_ours = Wait::AboveCeiling { now, ceiling: end - 1 };
+            assert_eq!(issued(start - 1, end - 1, now), Err(not_wholly_ours.into()));
+        }
+    }
+}
+
+#[test]
 fn a_batch_never_leaves_the_window() {
     let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
     let ceiling = FLOOR + 11;

@@ -1,8 +1,81 @@
 //! Layouts: what can be built, what an ID says, the JSON form.
 
-use cosid_id::{Error, Id, Layout};
+use cosid_id::{Error, FieldOrder, Id, Layout, LayoutBuilder, SlotSplit};
 
 const EPOCH: u64 = 1_577_203_200_000;
+
+const NAMED: [Layout; 7] = [
+    Layout::MILLISECOND,
+    Layout::SECOND,
+    Layout::JAVASCRIPT_MILLISECOND,
+    Layout::JAVASCRIPT_SECOND,
+    Layout::TWITTER,
+    Layout::DATACENTER_WORKER,
+    Layout::SONYFLAKE,
+];
+
+#[test]
+fn the_named_layouts_are_the_ones_in_peoples_tables() {
+    let expected = [
+        (41, 10, 12, 1, EPOCH),
+        (31, 10, 22, 1_000, EPOCH),
+        (41, 3, 9, 1, EPOCH),
+        (31, 3, 19, 1_000, EPOCH),
+        (41, 10, 12, 1, 1_288_834_974_657),
+        (41, 10, 12, 1, 1_483_200_000_000),
+        (39, 16, 8, 10, 1_409_529_600_000),
+    ];
+    for (layout, expected) in NAMED.into_iter().zip(expected) {
+        let bits = (layout.timestamp_bits(), layout.slot_bits(), layout.sequence_bits());
+        assert_eq!((bits.0, bits.1, bits.2, layout.unit_ms(), layout.epoch_ms()), expected);
+        assert_eq!(LayoutBuilder::from(layout).build().unwrap(), layout, "the builder agrees");
+        assert_eq!(layout.sequence_threshold(), layout.max_sequence() / 2);
+        assert_eq!(layout.order() == FieldOrder::SequenceSlot, layout == Layout::SONYFLAKE);
+        assert_eq!(layout.is_javascript_safe(), layout.bits() == 53);
+    }
+}
+
+#[test]
+fn each_layout_puts_its_fields_where_its_makers_do() {
+    let id = |layout: Layout, ticks: u64, slot, sequence| {
+        layout.compose(layout.tick_start(ticks), slot, sequence).unwrap().get()
+    };
+    assert_eq!(id(Layout::TWITTER, 9, 5, 3), 9 << 22 | 5 << 12 | 3);
+    assert_eq!(id(Layout::SECOND, 9, 5, 3), 9 << 32 | 5 << 22 | 3);
+    assert_eq!(id(Layout::JAVASCRIPT_SECOND, 9, 5, 3), 9 << 22 | 5 << 19 | 3);
+    assert_eq!(id(Layout::SONYFLAKE, 9, 5, 3), 9 << 24 | 3 << 16 | 5);
+}
+
+#[test]
+fn a_slot_of_two_parts_is_joined_and_split_and_never_wrapped() {
+    let split = SlotSplit::FIVE_FIVE;
+    for (upper, lower, slot) in [(0, 0, 0), (0, 31, 31), (31, 0, 992), (31, 31, 1023)] {
+        assert_eq!(split.join(upper, lower).unwrap(), slot);
+        assert_eq!(split.split(slot).unwrap(), (upper, lower));
+    }
+    assert!(matches!(split.join(32, 0), Err(Error::SlotTooLarge { slot: 32, max: 31 })));
+    assert!(matches!(split.join(0, u32::MAX), Err(Error::SlotTooLarge { max: 31, .. })));
+    assert!(matches!(split.split(1024), Err(Error::SlotTooLarge { slot: 1024, max: 1023 })));
+    let whole = SlotSplit::new(0, 31).unwrap();
+    assert_eq!(whole.split(i32::MAX as u32).unwrap(), (0, i32::MAX as u32));
+    for (upper, lower) in [(16, 16), (255, 255)] {
+        assert!(matches!(SlotSplit::new(upper, lower), Err(Error::BadLayout { .. })));
+    }
+}
+
+#[test]
+fn a_new_id_space_has_begun_and_lasts_a_year() {
+    const YEAR: u64 = 365 * 86_400_000;
+    let last = EPOCH + (1 << 41) - 1;
+    for now in [EPOCH, EPOCH + 1, last - YEAR] {
+        assert_eq!(Layout::builder().build_new(now).unwrap(), Layout::MILLISECOND);
+    }
+    for (now, why) in [(EPOCH - 1, "in the future"), (last - YEAR + 1, "within a year"), (u64::MAX, "within")]
+    {
+        let error = Layout::builder().build_new(now).unwrap_err();
+        assert!(matches!(error, Error::BadLayout { .. }) && error.to_string().contains(why), "{error}");
+    }
+}
 
 #[test]
 fn the_known_vector_is_taken_apart_and_put_together() {
@@ -25,7 +98,7 @@ fn the_default_is_what_its_numbers_build() {
 fn every_edge_of_every_field_survives_a_round_trip() {
     let coarse = Layout::builder().timestamp_bits(31).sequence_bits(22).unit_ms(1000).build().unwrap();
     let no_slot = Layout::builder().slot_bits(0).build().unwrap();
-    for layout in [Layout::MILLISECOND, coarse, no_slot] {
+    for layout in NAMED.into_iter().chain([coarse, no_slot]) {
         for tick in [0, 1, layout.max_tick()] {
             for slot in [0, layout.max_slot()] {
                 for sequence in [0, layout.max_sequence()] {
@@ -108,12 +181,23 @@ mod json {
     }
 
     #[test]
+    fn an_order_of_its_own_is_kept() {
+        let json = serde_json::to_string(&Layout::SONYFLAKE).unwrap();
+        assert!(json.contains(r#""order":"sequenceSlot""#), "{json}");
+        for layout in NAMED {
+            let json = serde_json::to_string(&layout).unwrap();
+            assert_eq!(serde_json::from_str::<Layout>(&json).unwrap(), layout, "{json}");
+        }
+    }
+
+    #[test]
     fn a_layout_that_cannot_work_or_is_not_understood_is_refused() {
         for (json, why) in [
             (r#"{"timestampBits":41,"slotBits":10,"sequenceBits":13}"#, "at most 63"),
             (r#"{"timestampBits":41,"slotBits":10,"sequenceBits":-1}"#, "-1"),
             (r#"{"timestampBits":41,"slotBits":10}"#, "sequenceBits"),
-            (r#"{"timestampBits":41,"slotBits":10,"sequenceBits":12,"order":"sts"}"#, "order"),
+            (r#"{"timestampBits":41,"slotBits":10,"sequenceBits":12,"order":"sts"}"#, "slotSequence"),
+            (r#"{"timestampBits":41,"slotBits":10,"sequenceBits":12,"parity":1}"#, "parity"),
         ] {
             let error = serde_json::from_str::<Layout>(json).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");

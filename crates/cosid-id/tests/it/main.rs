@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
 
+mod form;
 mod generator;
+#[cfg(feature = "serde")]
+mod json;
 mod layout;
 mod page;
 mod processes;
 mod properties;
 mod threads;
 mod virtual_time;
+mod wide_id;

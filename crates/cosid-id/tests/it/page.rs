@@ -158,7 +158,7 @@ fn a_header_that_contradicts_itself_is_damaged_although_its_checksum_is_right() 
         ("slot", 40, &1024_u32.to_le_bytes()),
         ("pool length", 44, &337_u32.to_le_bytes()),
         ("layout", 48, &[60, 10, 12]),
-        ("field order", 51, &[1]),
+        ("field order", 51, &[2]),
         ("sequence threshold", 64, &4096_u32.to_le_bytes()),
         ("layout's reserve", 70, &[1]),
         ("pool's UTF-8", 80, &[0xff]),
@@ -166,6 +166,17 @@ fn a_header_that_contradicts_itself_is_damaged_although_its_checksum_is_right() 
     for (what, at, value) in nonsense {
         let error = open_rewritten(at, value);
         assert!(matches!(error, Error::CorruptPage { .. }), "{what}: {error}");
+    }
+}
+
+#[test]
+fn a_page_keeps_its_layout_whatever_that_is() {
+    for layout in [Layout::MILLISECOND, Layout::SECOND, Layout::JAVASCRIPT_SECOND, Layout::SONYFLAKE] {
+        let (_dir, owner) = page(layout, FLOOR);
+        assert_eq!(Page::open(owner.path()).unwrap().header().layout, layout);
+        let bytes = fs::read(owner.path()).unwrap();
+        let order = u8::from(layout == Layout::SONYFLAKE);
+        assert_eq!(bytes[51], order, "0 as in pages from before there was an order");
     }
 }
 

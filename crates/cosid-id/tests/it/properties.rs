@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cosid_id::{Clock, Generator, Layout, NextError, PageOwner, Wait};
+use cosid_id::{Clock, FieldOrder, Generator, Layout, NextError, PageOwner, Wait};
 use proptest::prelude::*;
 
 use crate::virtual_time::{VirtualTime, page};
@@ -33,8 +33,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Eight sequences a tick, so that ticks are used up.
-fn layout(unit_ms: u32) -> Layout {
-    Layout::builder().sequence_bits(3).unit_ms(unit_ms).build().unwrap()
+fn layout(unit_ms: u32, order: FieldOrder) -> Layout {
+    Layout::builder().sequence_bits(3).unit_ms(unit_ms).order(order).build().unwrap()
 }
 
 proptest! {
@@ -42,9 +42,10 @@ proptest! {
     fn ids_only_grow_stay_in_the_window_and_the_last_timestamp_is_exact(
         steps in prop::collection::vec(step(), 1..150),
         unit_ms in prop_oneof![Just(1_u32), Just(10), Just(1000)],
+        order in prop_oneof![Just(FieldOrder::SlotSequence), Just(FieldOrder::SequenceSlot)],
         start in 0_u64..3_000,
     ) {
-        let layout = layout(unit_ms);
+        let layout = layout(unit_ms, order);
         let (_dir, mut owner) = page(layout, FLOOR);
         let cell = owner.assign("orders").unwrap();
         let clock = VirtualTime::at(FLOOR - 1_000 + start);
