@@ -1,7 +1,7 @@
 use cosid_kube::SlotPoolSpec;
 use cosid_kube::codec::lease_name;
 use cosid_kube::pool::{PoolLayout, Watermark};
-use cosid_lease::{Owner, SlotStore as _, StoreError};
+use cosid_lease::{Owner, Record, SlotStore as _, StoreError};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -26,7 +26,8 @@ async fn the_floor_of_a_lease_deleted_under_its_holder_lives_on_in_the_new_one()
     bench.lease_that("orders-0", made_anew(&before)).await;
 
     let anew = bench.record("orders", 0).await.unwrap();
-    assert_eq!((anew.next_floor, anew.fence), (held.record.next_floor, held.record.fence));
+    above_every_window(&bench, &anew, &held.record);
+    assert_eq!(anew.fence, held.record.fence);
     // Neither its holder nor an old copy of it gets back in.
     let refused = held.store.write(0, &held.version, &held.record).await.unwrap_err();
     assert!(matches!(refused, StoreError::Conflict | StoreError::Gone), "{refused:?}");
@@ -49,7 +50,27 @@ async fn a_lease_torn_out_with_its_finalizer_taken_off_is_remembered() {
     bench.leases().delete("orders-0", &DeleteParams::default()).await.unwrap();
     bench.lease_that("orders-0", made_anew(&before)).await;
     let anew = bench.record("orders", 0).await.unwrap();
-    assert_eq!((anew.next_floor, anew.fence), (held.record.next_floor, held.record.fence));
+    above_every_window(&bench, &anew, &held.record);
+    assert_eq!(anew.fence, held.record.fence);
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_torn_out_while_no_controller_sees_it_opens_above_every_window_that_can_be_live() {
+    let bench = Bench::new().await;
+    let controller = bench.controller();
+    bench.ready("orders", slots(1)).await;
+    let held = bench.hold("orders", 0, &Owner::new("shop/web-0")).await;
+    controller.stop().await;
+    let before = bench.leases().get("orders-0").await.unwrap();
+    let off = json!({ "metadata": { "finalizers": null } });
+    bench.leases().patch("orders-0", &PatchParams::default(), &Patch::Merge(&off)).await.unwrap();
+    bench.leases().delete("orders-0", &DeleteParams::default()).await.unwrap();
+
+    let controller = bench.controller();
+    bench.lease_that("orders-0", made_anew(&before)).await;
+    let anew = bench.record("orders", 0).await.unwrap();
+    above_every_window(&bench, &anew, &held.record);
     controller.stop().await;
 }
 
@@ -150,11 +171,25 @@ async fn a_pool_torn_out_under_its_holder_is_remembered_by_the_next_of_its_name(
     let anew = bench.lease_that("orders-0", made_anew(&before)).await;
     assert_eq!(anew.owner_references()[0].uid, next.uid().unwrap());
     let record = bench.record("orders", 0).await.unwrap();
-    assert_eq!((record.next_floor, record.fence), (held.record.next_floor, held.record.fence));
+    assert!(
+        record.next_floor >= held.record.next_floor,
+        "{record:?} is below the window of {:?}",
+        held.record
+    );
+    assert_eq!(record.fence, held.record.fence);
     controller.stop().await;
 }
 
 /// A last timestamp somewhere within the window.
 fn held_until(bench: &Bench) -> u64 {
     bench.clock.now().unwrap().earliest + 5_000
+}
+
+/// A record that was opened within the last seconds starts above the window of `held`, and a ttl from when it was opened.
+fn above_every_window(bench: &Bench, anew: &Record, held: &Record) {
+    assert!(anew.next_floor >= held.next_floor, "{anew:?} is below the window of {held:?}");
+    let now = bench.clock.now().unwrap().earliest;
+    let ttl = u64::try_from(slots(1).ttl_seconds).unwrap() * 1000;
+    let opened = anew.next_floor.saturating_sub(ttl);
+    assert!(opened + 30_000 >= now && opened <= now + 5_000, "{anew:?} at {now}");
 }
