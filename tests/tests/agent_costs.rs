@@ -1,4 +1,8 @@
 //! What an agent costs the API server, and how long a pod waits for its first ID. The numbers are printed.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,8 @@
 //! What happens to agents, their slots and their tokens in a long life: no ID is made twice, and it goes on.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};

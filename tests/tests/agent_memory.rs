@@ -1,4 +1,8 @@
 //! Agents on one machine, with no cluster: `--store memory`.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use cosid_tests::agent::{Agent, Launch};
 use cosid_tests::makers::{Maker, count};

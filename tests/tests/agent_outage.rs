@@ -1,5 +1,9 @@
 //! The API server goes away: it is killed, it hangs, it comes back. Agents end in time, keep what they hold, and begin
 //! without it.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +12,9 @@ use cosid_client::Error;
 use cosid_lease::Tenure;
 use cosid_tests::cases::{self, Case};
 use cosid_tests::ground::Ground;
+use cosid_tests::http::PATIENCE;
 use cosid_tests::makers::{Maker, count};
+use xtask::programs::until;
 
 #[test]
 fn an_api_server_that_goes_away() {
@@ -29,6 +35,11 @@ fn a_killed_api_server_ends_no_agent_and_is_found_again(ground: &Ground) {
     let mut leaving = space.agent("leaving", &orders);
     let [kept, resumed, left] = [&keeper, &restarted, &leaving].map(|agent| agent.wait_held());
     let [named, unnamed, undecided] = ["named", "unnamed", "undecided"].map(|pod| space.launch(pod));
+    let other = ground.space("killed-quick");
+    other.pool("quick", 1, 3);
+    let brief = other.agent("brief", &["--pool", "quick"]);
+    let short = brief.wait_held();
+    let generator = brief.client().generator("orders").unwrap().with_timeout(Duration::ZERO);
     let mut makers = [&keeper, &restarted].map(|agent| {
         Maker::start(&space.dir, &format!("of-{}", agent.program.pid()), &agent.socket, 200_000)
     });
@@ -53,7 +64,18 @@ fn a_killed_api_server_ends_no_agent_and_is_found_again(ground: &Ground) {
     assert_eq!((again.slot, again.fence, &again.page), (resumed.slot, resumed.fence, &resumed.page));
     restarted.wait_for_log("resume failed");
     makers[1].wait_for_more();
+    // A short lease has expired by now: IDs stop at its ceiling, and it stays its holder's as long as nobody takes it.
+    brief.wait_for_state("held", "slot 0 has expired without a renewal: IDs stop at its ceiling");
+    let not_ready = || Ok(Some(brief.ask("GET", "/readyz")).filter(|ready| ready.status == 503));
+    let ready = until(|| "it is ready".into(), PATIENCE, not_ready).unwrap();
+    assert_eq!(ready.reason(), "Window");
+    assert!(matches!(generator.next_id().unwrap_err(), Error::NotYet(_)));
     ground.cluster.start_apiserver().unwrap();
+    brief.wait_renewed();
+    let renewed = brief.wait_held();
+    assert_eq!((renewed.slot, renewed.fence, &renewed.page), (short.slot, short.fence, &short.page));
+    assert_eq!(brief.ask("GET", "/readyz").body, "holds slot 0 under fence 1\n");
+    generator.next_id().unwrap();
 
     for (agent, before) in [(&keeper, &kept), (&restarted, &resumed)] {
         agent.wait_renewed();

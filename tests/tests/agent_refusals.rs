@@ -1,6 +1,10 @@
 //! What an agent is given that can't work: it says what is wrong and what to do, loses nothing, and goes on by itself
 //! once it can.
-#![allow(clippy::panic, reason = "clippy takes only #[test] functions for tests, not the cases they run")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,8 @@
 //! The agent's socket: what it answers, and what it does to those who abuse it. Whatever they do, the lease is renewed.
+#![allow(
+    clippy::unwrap_used,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,16 +1,22 @@
 //! What can be wrong on the agent's own machine: its command line, its directory, its disk.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "clippy takes only #[test] functions for tests, not the cases they run"
+)]
 
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::Output;
-use std::time::Duration;
 
 use cosid_client::Error;
 use cosid_tests::agent::{Agent, Launch};
 use cosid_tests::cases::{self, Case};
 use cosid_tests::ground::Ground;
+use cosid_tests::http::PATIENCE;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use xtask::programs::{Program, until};
 
 #[test]
 fn the_agents_own_machine() {
@@ -26,10 +32,12 @@ fn the_agents_own_machine() {
     cases::run(&Ground::start(), 4, cases);
 }
 
-/// Runs an agent to its end.
-fn end(launch: &Launch) -> (Option<i32>, String) {
-    let Output { status, stderr, .. } = launch.command().output().unwrap();
-    (status.code(), String::from_utf8_lossy(&stderr).into_owned())
+/// Waits for an agent that is to end by itself.
+fn end(dir: &Path, launch: &Launch) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir_in(dir).unwrap();
+    let mut agent = Program::start("agent", launch.command(), dir.path()).unwrap();
+    let ended = agent.wait(PATIENCE).unwrap_or_else(|error| panic!("{launch:?}: {error}: {}", agent.log()));
+    (ended.code(), agent.log())
 }
 
 /// A file system of its own, which goes with this value.
@@ -125,7 +133,7 @@ fn a_directory_that_is_served_is_refused_and_the_one_who_serves_it_named(ground:
     let held = agent.wait_held();
     let generator = agent.client().generator("orders").unwrap();
     let second = space.launch("web-1").args(&["--pool", "orders"]).path("--socket", &agent.socket);
-    let (code, said) = end(&second);
+    let (code, said) = end(&space.dir, &second);
     let told =
         format!("{} is already served by a live agent (process {})", dir.display(), agent.program.pid());
     assert!(code == Some(1) && said.contains(&told) && said.contains("--socket"), "{code:?}: {said}");
@@ -152,7 +160,7 @@ fn a_command_line_that_can_not_work_ends_with_64_and_says_what_can(ground: &Grou
     let socket = space.dir.join("web-0/agent.sock");
     let here = |args: &[&str]| Launch::new(args).path("--socket", &socket);
     let refused = |launch: &Launch, told: &[&str]| {
-        let (code, said) = end(launch);
+        let (code, said) = end(&space.dir, launch);
         assert!(code == Some(64) && told.iter().all(|told| said.contains(told)), "{code:?}: {said}");
     };
     let long = Path::new("/tmp").join("x".repeat(104));
@@ -169,7 +177,10 @@ fn a_command_line_that_can_not_work_ends_with_64_and_says_what_can(ground: &Grou
     let ordinal = here(&["--store", "memory", "--slot", "ordinal", "--key", "ns/web"]);
     refused(&ordinal, &["--slot ordinal: \"web\" is not", "POD_NAME"]);
     refused(&here(&["--store", "redis"]), &["possible values: kubernetes, memory"]);
-    refused(&here(&["--store", "memory", "--log", "=,="]), &["--log", "error, warn, info, debug, trace"]);
+    refused(
+        &here(&["--store", "memory", "--log", "cosid_agent=loud"]),
+        &["--log", "error, warn, info, debug, trace"],
+    );
     refused(&here(&["--memory-ttl", "0"]), &["1..=3600"]);
     let kubeconfig = ground.cluster.kubeconfig();
     let pool = here(&["--pool", "a/b/c"]).path("--kubeconfig", kubeconfig);
@@ -182,7 +193,7 @@ fn without_a_cluster_it_says_how_to_name_one(ground: &Ground) {
     let socket = space.dir.join("web-0/agent.sock");
     let here = |args: &[&str]| Launch::new(args).path("--socket", &socket);
     let refused = |launch: &Launch, told: &[&str]| {
-        let (code, said) = end(launch);
+        let (code, said) = end(&space.dir, launch);
         assert!(code == Some(1) && told.iter().all(|told| said.contains(told)), "{code:?}: {said}");
     };
     refused(&here(&[]), &["no cluster", "pass --kubeconfig, or set KUBECONFIG", "--store memory"]);
@@ -213,7 +224,7 @@ fn an_end_while_the_credential_plugin_hangs_is_within_2_s(ground: &Ground) {
     let mut agent =
         space.launch_with("web-0", &kubeconfig).args(&["--pool", "orders"]).start(&space.dir.join("web-0"));
     let is_called = || Ok(called.exists().then_some(()));
-    xtask::programs::until(|| "the plugin is not run".into(), Duration::from_secs(30), is_called).unwrap();
+    until(|| "the plugin is not run".into(), PATIENCE, is_called).unwrap();
     agent.wait_for("it does not serve", |lease| !lease.is_null());
     agent.terminate();
 }

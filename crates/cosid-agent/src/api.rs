@@ -1,5 +1,7 @@
 //! The socket's requests.
 
+mod ids;
+
 use std::time::Duration;
 
 use axum::Json;
@@ -11,7 +13,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use cosid_id::{Id, IdParts, MAX_BATCH, NextError};
+use cosid_id::{Id, IdParts};
 use http_body_util::{BodyExt, Limited};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -20,15 +22,13 @@ use crate::clock::host_now;
 use crate::metrics::Metrics;
 use crate::status::{State as LeaseState, Status, StatusBoard};
 use crate::window::Window;
+pub(crate) use ids::IdsRoom;
 
 /// The largest request body, bytes. No request needs one.
 const MOST_BODY_BYTES: usize = 64 * 1024;
 
 /// How long a request's body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long `POST /v1/ids` waits for the window.
-const IDS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What the requests need.
 #[derive(Clone)]
@@ -39,13 +39,15 @@ pub(crate) struct Api {
     pub window: Window,
     /// What is counted.
     pub metrics: Metrics,
+    /// Room for answers with many IDs.
+    pub room: IdsRoom,
 }
 
 /// All routes.
 pub(crate) fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/lease", get(lease))
-        .route("/v1/ids", post(make_ids))
+        .route("/v1/ids", post(ids::make))
         .route("/v1/ids/{id}", get(take_apart))
         .route("/v1/generators/{name}", put(assign))
         .route("/livez", get(|| async { "ok\n" }))
@@ -190,58 +192,6 @@ fn changes(receiver: watch::Receiver<Status>) -> Body {
         Some((Ok::<_, std::convert::Infallible>(line), more.then_some((receiver, false))))
     });
     Body::from_stream(lines)
-}
-
-#[derive(Debug, Deserialize)]
-struct IdsQuery {
-    generator: String,
-    #[serde(default = "one")]
-    count: usize,
-}
-
-fn one() -> usize {
-    1
-}
-
-/// Both forms of each ID: a number above 2^53 does not survive JavaScript.
-#[derive(Debug, Serialize)]
-struct Ids {
-    ids: Vec<u64>,
-    strings: Vec<String>,
-}
-
-async fn make_ids(
-    State(api): State<Api>,
-    query: Result<Query<IdsQuery>, QueryRejection>,
-) -> Result<Json<Ids>, Failure> {
-    let Query(IdsQuery { generator, count }) = query.map_err(bad_query)?;
-    if !(1..=MAX_BATCH).contains(&count) {
-        let message = format!("count is {count}; ask for 1 to {MAX_BATCH}");
-        return Err(Failure::new(StatusCode::BAD_REQUEST, "BadCount", message));
-    }
-    let made = api.window.generator(&generator)?;
-    let Some(source) = made else { return Err(Failure::no_page(&api.board.now())) };
-    let mut ids = vec![0; count];
-    let deadline = tokio::time::Instant::now() + IDS_TIMEOUT;
-    let mut filled = 0;
-    while filled < count {
-        match source.try_fill(&mut ids[filled..]) {
-            Ok(more) => filled += more,
-            Err(NextError::SlotLost) => return Err(Failure::no_page(&api.board.now())),
-            Err(NextError::Wait(wait)) if tokio::time::Instant::now() < deadline => {
-                // The ceiling may move at any time; a tick ends within its milliseconds.
-                let pause =
-                    wait.remaining().unwrap_or(Duration::from_millis(20)).min(Duration::from_millis(20));
-                tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
-            }
-            Err(error) => {
-                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Window", error.to_string()));
-            }
-        }
-    }
-    api.metrics.ids(count);
-    let strings = ids.iter().map(u64::to_string).collect();
-    Ok(Json(Ids { ids, strings }))
 }
 
 #[derive(Debug, Serialize)]

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// Apps reach it at the socket: by the cosid-client crate, or with
 /// `curl --unix-socket $COSID_SOCKET http://cosid/v1/lease`.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(version)]
 pub struct Args {
     /// What to do instead of running.
     #[command(subcommand)]

@@ -96,7 +96,7 @@ impl LocalStore {
             pool,
             origin: host_now(),
         };
-        store.change(|_| Ok(())).map_err(|error| match error {
+        store.make().map_err(|error| match error {
             StoreError::Refused(why) => Error::CorruptStore { path: store.path.clone(), why },
             other => Error::io("can't open", &store.path)(std::io::Error::other(other)),
         })?;
@@ -107,6 +107,16 @@ impl LocalStore {
     #[must_use]
     pub fn layout(&self) -> Layout {
         Layout::MILLISECOND
+    }
+
+    /// Makes the file where it is missing. Only who opens the store may: see [`read_file`](Self::read_file).
+    fn make(&self) -> Result<(), StoreError> {
+        let _lock = self.locked()?;
+        if self.path.try_exists().map_err(|error| self.unknown(&error))? {
+            return self.read_file().map(drop);
+        }
+        let (terms, layout, slots) = (self.pool.terms, self.layout(), BTreeMap::new());
+        self.replace_file(&Slots { origin: self.origin, terms, layout, slots })
     }
 
     /// Reads under the lock.
@@ -120,9 +130,17 @@ impl LocalStore {
         let _lock = self.locked()?;
         let mut slots = self.read_file()?;
         let result = change(&mut slots)?;
-        let text = serde_json::to_vec(&slots).map_err(|error| StoreError::Refused(error.to_string()))?;
-        replace(&self.path, &text).map_err(|error| StoreError::Unknown(error.to_string()))?;
+        self.replace_file(&slots)?;
         Ok(result)
+    }
+
+    fn replace_file(&self, slots: &Slots) -> Result<(), StoreError> {
+        let text = serde_json::to_vec(slots).map_err(|error| StoreError::Refused(error.to_string()))?;
+        replace(&self.path, &text).map_err(|error| StoreError::Unknown(error.to_string()))
+    }
+
+    fn unknown(&self, error: &std::io::Error) -> StoreError {
+        StoreError::Unknown(format!("{}: {error}", self.path.display()))
     }
 
     fn locked(&self) -> Result<File, StoreError> {
@@ -140,17 +158,17 @@ impl LocalStore {
         Ok(file)
     }
 
+    /// A file that went while agents use it is not made anew by them: with slots that look free from the start, one would
+    /// take the slot that another still holds.
     fn read_file(&self) -> Result<Slots, StoreError> {
-        match fs::read(&self.path) {
-            Ok(text) => serde_json::from_slice(&text).map_err(|error| StoreError::Refused(error.to_string())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Slots {
-                origin: self.origin,
-                terms: self.pool.terms,
-                layout: self.layout(),
-                slots: BTreeMap::new(),
-            }),
-            Err(error) => Err(StoreError::Unknown(format!("{}: {error}", self.path.display()))),
-        }
+        let text = fs::read(&self.path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => StoreError::Unknown(format!(
+                "{} was removed: put it back, or stop all agents of this pool and start them again",
+                self.path.display()
+            )),
+            _ => self.unknown(&error),
+        })?;
+        serde_json::from_slice(&text).map_err(|error| StoreError::Refused(error.to_string()))
     }
 
     fn entry(slots: &Slots, slot: Slot) -> Entry<u64> {
@@ -280,6 +298,24 @@ mod tests {
         let error = LocalStore::open(&dir, "default/local", 30_000).unwrap_err().to_string();
         assert!(error.contains(path.to_str().unwrap()) && error.contains("move it away"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"origin\":");
+    }
+
+    #[test]
+    fn a_file_that_is_removed_under_a_running_agent_is_not_made_anew_by_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("store");
+        let store = open(&dir);
+        let free = pollster::block_on(store.read(5)).unwrap().unwrap();
+        let record = free.state.record().unwrap().clone();
+        fs::remove_file(dir.join("default@local.slots")).unwrap();
+        let removed = |result: Result<(), StoreError>| match result {
+            Err(StoreError::Unknown(why)) => assert!(why.contains("was removed"), "{why}"),
+            other => panic!("{other:?}"),
+        };
+        removed(pollster::block_on(store.load()).map(drop));
+        removed(pollster::block_on(store.read(5)).map(drop));
+        removed(pollster::block_on(store.write(5, &free.version, &record)).map(drop));
+        assert!(!dir.join("default@local.slots").exists());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::api::{Api, router};
+use crate::api::{Api, IdsRoom, router};
 use crate::args::{Args, Command, LogFormat, StoreKind};
 use crate::clock::host_now;
 use crate::cluster;
@@ -76,7 +76,7 @@ async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
         window: window.clone(),
         metrics: metrics.clone(),
     };
-    let app = router(Api { board: board.clone(), window, metrics });
+    let app = router(Api { board: board.clone(), window, metrics, room: IdsRoom::default() });
     let server = Server::start(directory.listen()?, app);
     let result = match agent.args.store {
         StoreKind::Memory => agent.keep_local(stop).await,

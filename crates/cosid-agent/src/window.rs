@@ -1,6 +1,7 @@
 //! The window page of the lease that is held: made, extended, closed, and found again after a restart.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -74,6 +75,9 @@ struct Saved {
     /// The kernel's id of this boot. After another boot no process of the old one is left that could use the page, but
     /// its memory may be gone too: nothing is resumed.
     boot_id: String,
+    /// Which directory this is, whatever it is called. A copy of it resumes nothing: two agents would keep one lease, with
+    /// a page each.
+    directory: Place,
     pool: String,
     owner: Owner,
     slot: Slot,
@@ -83,6 +87,22 @@ struct Saved {
     terms: Terms,
     layout: Layout,
     page: String,
+}
+
+/// A directory: its device and inode, which no copy of it has.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    fn of(directory: &Path) -> Result<Self, Error> {
+        let metadata =
+            fs::metadata(directory).map_err(Error::io("can't look at the directory", directory))?;
+        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
+    }
 }
 
 /// A lease that was found after a restart.
@@ -265,6 +285,7 @@ impl Window {
     fn save(&self, binding: &Binding, pool: &str, layout: Layout, file: &str) -> Result<(), Error> {
         let saved = Saved {
             boot_id: boot_id()?,
+            directory: Place::of(&self.0.directory)?,
             pool: pool.into(),
             owner: binding.holding.owner.clone(),
             slot: binding.slot,
@@ -284,8 +305,14 @@ impl Window {
         let path = self.state_path();
         let text = fs::read(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
-            Ok(saved) if boot_id().is_ok_and(|boot| boot == saved.boot_id) => Some(saved),
-            Ok(_) => None,
+            Ok(saved) if !boot_id().is_ok_and(|boot| boot == saved.boot_id) => None,
+            Ok(saved) if Place::of(&self.0.directory).is_ok_and(|place| place == saved.directory) => {
+                Some(saved)
+            }
+            Ok(saved) => {
+                tracing::warn!("can't resume slot {}: this directory is a copy", saved.slot);
+                None
+            }
             Err(error) => {
                 tracing::warn!("{}: not a state that this agent can resume: {error}", path.display());
                 None
@@ -371,122 +398,4 @@ fn boot_id() -> Result<String, Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const POOL: &str = "ns/orders";
-
-    fn binding(fence: Fence) -> Binding {
-        let holding = Holding {
-            owner: Owner::new("ns/pod"),
-            floor: 0,
-            ceiling: u64::MAX >> 20,
-            expires_at: 5,
-            acquired_at: 1,
-        };
-        Binding { slot: 3, fence, holding, terms: Terms { ttl: 30_000, tolerance: 1_000 } }
-    }
-
-    fn window(dir: &Path) -> (Window, StatusBoard) {
-        let board = StatusBoard::new("ns/pod");
-        (Window::new(dir, board.clone()), board)
-    }
-
-    fn pages(dir: &Path) -> Vec<String> {
-        let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.ends_with(".page")).collect()
-    }
-
-    #[tokio::test]
-    async fn a_restarted_agent_goes_on_with_page_and_incarnation() {
-        let dir = tempfile::tempdir().unwrap();
-        let (before, _) = window(dir.path());
-        let held = binding(7);
-        before.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
-        let first = before.generator("orders").unwrap().unwrap().try_next().unwrap();
-        before.extend(held.holding.ceiling + 9, 9);
-
-        let (after, board) = window(dir.path());
-        let resumed = after.resume("ns/pod", None).unwrap().unwrap();
-        assert_eq!(resumed.pool, POOL);
-        assert_eq!(resumed.binding.holding.owner, held.holding.owner);
-        assert_eq!(resumed.binding.holding.ceiling, held.holding.ceiling + 9);
-        assert_eq!(board.now().state, crate::status::State::Held);
-        let second = after.generator("orders").unwrap().unwrap().try_next().unwrap();
-        assert!(second > first, "the same cell goes on");
-    }
-
-    #[tokio::test]
-    async fn another_key_pool_or_boot_resumes_nothing_and_closes_the_page() {
-        let edits: [fn(&mut Saved); 3] = [
-            |saved| saved.owner.key = "ns/other".into(),
-            |saved| saved.pool = "ns/other".into(),
-            |saved| saved.boot_id = "another".into(),
-        ];
-        for edit in edits {
-            let dir = tempfile::tempdir().unwrap();
-            let (before, _) = window(dir.path());
-            before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
-            let generator = before.generator("orders").unwrap().unwrap();
-            let mut saved = before.saved().unwrap();
-            edit(&mut saved);
-            fs::write(before.state_path(), serde_json::to_vec(&saved).unwrap()).unwrap();
-
-            let (after, _) = window(dir.path());
-            assert!(after.resume("ns/pod", Some(POOL)).unwrap().is_none());
-            assert_eq!(pages(dir.path()), [""; 0]);
-            assert!(!after.state_path().exists());
-            assert_eq!(generator.try_next(), Err(cosid_id::NextError::SlotLost));
-        }
-    }
-
-    #[tokio::test]
-    async fn a_state_that_is_nonsense_or_whose_page_is_gone_or_closed_resumes_nothing() {
-        let breaks: [fn(&Window, &Path); 3] = [
-            |window, _| fs::write(window.state_path(), "{").unwrap(),
-            |_, dir| fs::remove_file(dir.join("slot-3-fence-7.page")).unwrap(),
-            |_, dir| {
-                let _ = PageOwner::open(dir.join("slot-3-fence-7.page")).unwrap().close();
-            },
-        ];
-        for break_it in breaks {
-            let dir = tempfile::tempdir().unwrap();
-            let (before, _) = window(dir.path());
-            before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
-            break_it(&before, dir.path());
-            let (after, _) = window(dir.path());
-            assert!(after.resume("ns/pod", None).unwrap().is_none());
-            assert_eq!(pages(dir.path()), [""; 0]);
-        }
-    }
-
-    #[tokio::test]
-    async fn closing_gives_the_exact_last_timestamp_or_the_floor() {
-        let dir = tempfile::tempdir().unwrap();
-        let (window, _) = window(dir.path());
-        let mut held = binding(7);
-        held.holding.floor = 1_600_000_000_000;
-        window.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
-        assert_eq!(window.close(), 1_600_000_000_000);
-        held.fence = 8;
-        window.hold(POOL, Ok(Layout::MILLISECOND), held);
-        let id = window.generator("orders").unwrap().unwrap().try_next().unwrap();
-        assert_eq!(window.close(), Layout::MILLISECOND.decompose(id).unwrap().timestamp());
-        assert!(window.assign("orders").unwrap().is_none());
-        assert_eq!(pages(dir.path()), [""; 0]);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_page_that_can_not_be_made_is_made_once_it_can() {
-        let dir = tempfile::tempdir().unwrap();
-        let inside = dir.path().join("not-there");
-        let (window, board) = window(&inside);
-        window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
-        assert_eq!(board.now().state, crate::status::State::Blocked);
-        assert!(window.assign("orders").unwrap().is_none());
-        fs::create_dir(&inside).unwrap();
-        let mut changes = board.watch();
-        changes.wait_for(|status| status.state == crate::status::State::Held).await.unwrap();
-        assert_eq!(window.assign("orders").unwrap().unwrap().fence, 7);
-    }
-}
+mod tests;

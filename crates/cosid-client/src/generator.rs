@@ -69,8 +69,8 @@ impl Generator {
     ///
     /// # Errors
     /// [`Error::NotYet`] if the window or the clock did not allow one in time; [`Error::Impossible`] if it never
-    /// will. After a loss what the agent said: [`Error::Exhausted`], [`Error::Refused`], [`Error::Closing`] at
-    /// once, [`Error::NoSlot`], [`Error::AgentAbsent`] or [`Error::SlotLost`] when the time is over, and those
+    /// will. After a loss what the agent said: [`Error::Exhausted`], [`Error::Refused`],
+    /// [`Error::Blocked`], [`Error::Closing`] at once, [`Error::NoSlot`], [`Error::AgentAbsent`] or [`Error::SlotLost`] when the time is over, and those
     /// of [`Client::generator`](crate::Client::generator).
     #[inline]
     pub fn next_id(&self) -> Result<Id, Error> {

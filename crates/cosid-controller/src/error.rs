@@ -38,6 +38,17 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// An earlier pool of this name had another layout: nothing would keep IDs of this one from being equal to its.
+    #[error(
+        "its layout is {own}, but an earlier pool of this name had {earlier}: IDs would repeat; delete it and make a \
+         pool with that layout or of another name"
+    )]
+    OtherLayout {
+        /// This pool's.
+        own: String,
+        /// The earlier one's.
+        earlier: String,
+    },
     /// Somebody else's object stands where the controller needs its own.
     #[error("{what} is not this pool's: delete or rename it")]
     Occupied {
@@ -60,6 +71,7 @@ impl Error {
             Self::Conflict(_) => "Conflict",
             Self::Api { .. } => "Api",
             Self::Tombstone { .. } => "WatermarkUnreadable",
+            Self::OtherLayout { .. } => "OtherLayout",
             Self::Occupied { .. } => "Occupied",
             Self::NoTime => "NoTime",
         }

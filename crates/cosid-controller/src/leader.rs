@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use cosid_kube::codec::SlotLease;
 use cosid_kube::{ApiClock, Holder, codec, drive, monotonic};
 use cosid_lease::choose::Preference;
 use cosid_lease::keeper::Binding;
@@ -181,7 +182,7 @@ struct LeaseWatch {
 impl LeaseWatch {
     fn start(candidate: &Candidate) -> Self {
         let (tell, seen) = watch::channel(None);
-        let leases: Api<Lease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
+        let leases: Api<SlotLease> = Api::namespaced(candidate.client.clone(), &candidate.namespace);
         let task = tokio::spawn(async move {
             let mut objects = pin!(watcher::watch_object(leases, LEASE));
             let mut backoff = watcher::DefaultBackoff::default();
@@ -189,7 +190,7 @@ impl LeaseWatch {
                 match object {
                     Ok(lease) => {
                         backoff = watcher::DefaultBackoff::default();
-                        tell.send_replace(lease.as_ref().and_then(record));
+                        tell.send_replace(lease.and_then(|lease| record(&lease.into_lease())));
                     }
                     Err(error) => {
                         tracing::debug!(%error, "the watch of the leader Lease broke off");
@@ -238,6 +239,8 @@ fn record(lease: &Lease) -> Option<Record> {
 /// One Lease as a store of one slot. It has no pool, so it bears no pool's label.
 struct LeaderStore {
     leases: Api<Lease>,
+    /// The same, also where a [`Lease`] can't hold it.
+    found: Api<SlotLease>,
     clock: ApiClock,
     namespace: String,
     ttl_seconds: i32,
@@ -247,6 +250,7 @@ impl LeaderStore {
     fn new(candidate: &Candidate) -> Self {
         Self {
             leases: Api::namespaced(candidate.client.clone(), &candidate.namespace),
+            found: Api::namespaced(candidate.client.clone(), &candidate.namespace),
             clock: candidate.clock.clone(),
             namespace: candidate.namespace.clone(),
             ttl_seconds: candidate.ttl_seconds,
@@ -282,7 +286,8 @@ impl LeaderStore {
     }
 
     async fn get(&self) -> Result<Option<Lease>, StoreError> {
-        self.leases.get_opt(LEASE).await.map_err(store_error)
+        let found = self.found.get_opt(LEASE).await.map_err(store_error)?;
+        Ok(found.map(SlotLease::into_lease))
     }
 }
 

@@ -29,6 +29,7 @@ use cosid_kube::codec::FINALIZER;
 use cosid_kube::pool::{SlotPool, Watermark, to_pool};
 use cosid_lease::{Millis, Pool, Slot};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 
@@ -80,7 +81,13 @@ impl Reconciler {
             return self.settle_without_pool(key).await;
         };
         let done = self.reconcile_pool(key, Arc::clone(&pool)).await;
-        if let Err(error @ (Error::Tombstone { .. } | Error::Kube(_) | Error::Occupied { .. })) = &done {
+        if let Err(
+            error @ (Error::Tombstone { .. }
+            | Error::OtherLayout { .. }
+            | Error::Kube(_)
+            | Error::Occupied { .. }),
+        ) = &done
+        {
             self.say_unserved(key, error).await?;
         }
         done
@@ -150,7 +157,10 @@ impl Reconciler {
             return Ok(fresh);
         }
         let kept = match self.writes.read_tombstone(key).await? {
-            Some(kept) => tombstone::decode(key, &kept)?,
+            Some(kept) => {
+                same_layout(&fresh, &kept)?;
+                tombstone::decode(key, &kept)?
+            }
             None => Kept::default(),
         };
         let watermark = Watermark { next_floor: begin(&fresh)?, fence: 0 };
@@ -254,6 +264,17 @@ impl Reconciler {
     fn timestamp(&self) -> Result<Timestamp, Error> {
         let now = i64::try_from(self.now()? / 1_000).unwrap_or(0);
         Timestamp::from_second(now).map_err(|_| Error::NoTime)
+    }
+}
+
+/// A watermark says nothing of IDs that are put together in another way. A pool that is being deleted makes none.
+fn same_layout(pool: &SlotPool, kept: &ConfigMap) -> Result<(), Error> {
+    let own = tombstone::layout_of(pool);
+    match tombstone::layout(kept) {
+        Some(earlier) if earlier != own && pool.metadata.deletion_timestamp.is_none() => {
+            Err(Error::OtherLayout { own, earlier: earlier.to_owned() })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cosid_kube::pool::Watermark;
+use cosid_kube::pool::{PoolLayout, SlotPool, Watermark};
 use cosid_lease::Slot;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -24,6 +24,7 @@ const NAME: &str = "name";
 const NEXT_FLOOR: &str = "nextFloor";
 const FENCE: &str = "fence";
 const RETIRED: &str = "retired";
+const LAYOUT: &str = "layout";
 
 /// The ConfigMap's name. A namespace has no `/`: no two pools come to the same text.
 #[must_use]
@@ -32,9 +33,17 @@ pub fn name(key: &PoolKey) -> String {
     format!("cosid-watermark-{}", Uuid::new_v5(&Uuid::NAMESPACE_URL, pool.as_bytes()))
 }
 
-/// A ConfigMap that keeps this. `before` is what it replaces, with its version.
+/// A ConfigMap that keeps this, and the layout, where it is known, unless one is kept already. `before` is what it
+/// replaces, with its version.
 #[must_use]
-pub fn encode(key: &PoolKey, kept: &Kept, own_namespace: &str, before: Option<ConfigMap>) -> ConfigMap {
+pub fn encode(
+    key: &PoolKey,
+    kept: &Kept,
+    layout: Option<String>,
+    own_namespace: &str,
+    before: Option<ConfigMap>,
+) -> ConfigMap {
+    let layout = before.as_ref().and_then(self::layout).map(str::to_owned).or(layout);
     let mut kept_map = before.unwrap_or_default();
     let ObjectMeta { name, namespace, labels, .. } = &mut kept_map.metadata;
     *name = Some(self::name(key));
@@ -48,8 +57,23 @@ pub fn encode(key: &PoolKey, kept: &Kept, own_namespace: &str, before: Option<Co
         (FENCE, kept.watermark.fence.to_string()),
         (RETIRED, retired.join(",")),
     ];
-    kept_map.data = Some(data.into_iter().map(|(field, text)| (field.to_owned(), text)).collect());
+    let data = data.into_iter().chain(layout.map(|layout| (LAYOUT, layout)));
+    kept_map.data = Some(data.map(|(field, text)| (field.to_owned(), text)).collect());
     kept_map
+}
+
+/// The layout of the earlier pool's IDs, as [`layout_of`] says it; `None` where it went without the controller.
+#[must_use]
+pub fn layout(kept: &ConfigMap) -> Option<&str> {
+    kept.data.as_ref()?.get(LAYOUT).map(String::as_str)
+}
+
+/// What a pool's IDs are made of, as text to compare: with another, a later timestamp can be in an equal ID.
+#[must_use]
+pub fn layout_of(pool: &SlotPool) -> String {
+    let PoolLayout { timestamp_bits, sequence_bits, unit_milliseconds, epoch } = pool.spec.layout;
+    let bits = pool.spec.bits;
+    format!("{timestamp_bits}/{bits}/{sequence_bits} bits, {unit_milliseconds} ms since {epoch}")
 }
 
 /// What a ConfigMap keeps of this pool.
@@ -92,10 +116,23 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_back() {
-        let map = encode(&key("shop", "orders"), &kept(), "cosid-system", None);
+        let map = encode(&key("shop", "orders"), &kept(), None, "cosid-system", None);
         assert_eq!(decode(&key("shop", "orders"), &map).unwrap(), kept());
-        let map = encode(&key("shop", "orders"), &Kept::default(), "cosid-system", Some(map));
+        let map = encode(&key("shop", "orders"), &Kept::default(), None, "cosid-system", Some(map));
         assert_eq!(decode(&key("shop", "orders"), &map).unwrap(), Kept::default());
+    }
+
+    #[test]
+    fn the_first_layout_stays() {
+        let orders = key("shop", "orders");
+        let next = |layout: Option<&str>, before| {
+            encode(&orders, &kept(), layout.map(str::to_owned), "cosid-system", before)
+        };
+        let unknown = next(None, None);
+        assert_eq!(layout(&unknown), None);
+        let first = next(Some("a"), Some(unknown));
+        let later = next(None, Some(next(Some("b"), Some(first))));
+        assert_eq!(layout(&later), Some("a"));
     }
 
     #[test]
@@ -115,7 +152,7 @@ mod tests {
     fn what_is_not_as_it_was_written_is_an_error_that_names_it() {
         let orders = key("shop", "orders");
         let edited = |field: &str, text: Option<&str>| {
-            let mut map = encode(&orders, &kept(), "cosid-system", None);
+            let mut map = encode(&orders, &kept(), None, "cosid-system", None);
             let data = map.data.as_mut().unwrap();
             match text {
                 Some(text) => data.insert(field.into(), text.into()),

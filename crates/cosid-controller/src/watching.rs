@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cosid_kube::codec::POOL_LABEL;
+use cosid_kube::codec::{POOL_LABEL, SlotLease};
 use cosid_kube::pool::SlotPool;
 use cosid_lease::Millis;
 use futures::StreamExt as _;
@@ -99,9 +99,9 @@ impl Watching {
         }
     }
 
-    /// Watches the Leases of all pools, for ever.
+    /// Watches the Leases of all pools, for ever. One that can't be read is its slot's trouble: the others go on.
     pub(crate) async fn leases(self) {
-        let api: Api<Lease> = Api::all(self.client.clone());
+        let api: Api<SlotLease> = Api::all(self.client.clone());
         let config = Config::default().labels(POOL_LABEL);
         let mut events = pin!(watcher(api, config).backoff(watches::DefaultBackoff::default()));
         let mut listed = HashSet::new();
@@ -110,17 +110,17 @@ impl Watching {
                 Ok(Event::Init) => listed.clear(),
                 Ok(Event::InitApply(lease)) => {
                     listed.insert((lease.namespace().unwrap_or_default(), lease.name_any()));
-                    let change = self.index().list_lease(lease);
+                    let change = self.index().list_lease(told(lease));
                     self.lease_changed(change);
                 }
                 Ok(Event::Apply(lease)) => {
-                    let change = self.index().put_lease(lease);
+                    let change = self.index().put_lease(told(lease));
                     self.lease_changed(change);
                 }
                 Ok(Event::Delete(lease)) => {
                     // What this controller let go is not filed any more. Who else took a finalizer off, and whether
                     // the history was kept before, is not to be seen: keeping it twice does no harm.
-                    let key = self.index().drop_lease(&lease, false);
+                    let key = self.index().drop_lease(&lease.lease, false);
                     if let Some(key) = key {
                         self.want(key, 0);
                     }
@@ -179,4 +179,13 @@ impl Watching {
     fn index(&self) -> std::sync::MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The Lease, and a word on one that can't be read.
+fn told(found: SlotLease) -> Lease {
+    if let Some(why) = &found.unreadable {
+        let (namespace, name) = (found.namespace(), found.name_any());
+        tracing::warn!(namespace, name, "a Lease can't be read: {why}; its slot is passed over");
+    }
+    found.into_lease()
 }

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use cosid_kube::codec::SlotLease;
 use cosid_kube::pool::SlotPool;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -82,8 +83,10 @@ impl Writes {
     /// [`Error::Api`].
     pub async fn read_leases(&self, key: &PoolKey) -> Result<Vec<Lease>, Error> {
         let what = || format!("list the Leases of namespace {}", key.namespace);
-        let api: Api<Lease> = Api::namespaced(self.client.clone(), &key.namespace);
-        Ok(self.read(what, api.list(&ListParams::default())).await?.items)
+        // One that can't be read must not hide the others.
+        let api: Api<SlotLease> = Api::namespaced(self.client.clone(), &key.namespace);
+        let found = self.read(what, api.list(&ListParams::default())).await?;
+        Ok(found.items.into_iter().map(SlotLease::into_lease).collect())
     }
 
     /// Puts a pool's metadata and spec.
@@ -120,7 +123,10 @@ impl Writes {
                 Ok(Made::Known)
             }
             Err(conflict @ Error::Conflict(_)) => {
-                let found = self.read(|| lease_text(lease), api.get_opt(&name)).await?.ok_or(conflict)?;
+                let namespace = lease.namespace().unwrap_or_default();
+                let slots: Api<SlotLease> = Api::namespaced(self.client.clone(), &namespace);
+                let found = self.read(|| lease_text(lease), slots.get_opt(&name)).await?.ok_or(conflict)?;
+                let found = found.into_lease();
                 if PoolKey::of_lease(&found) != PoolKey::of_lease(lease) {
                     return Ok(Made::Other(Box::new(found)));
                 }

@@ -88,7 +88,8 @@ async fn by_kubeconfig(options: &ClusterOptions) -> Result<Config, Error> {
         .map_err(|error| Error::Kubeconfig(format!("{error}; its contexts are: {}", contexts.join(", "))))
 }
 
-#[cfg(all(test, feature = "kubeconfig"))]
+#[cfg(test)]
+#[cfg(feature = "kubeconfig")]
 mod tests {
     use super::*;
 

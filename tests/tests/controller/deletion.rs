@@ -1,6 +1,6 @@
 use cosid_kube::SlotPoolSpec;
 use cosid_kube::codec::lease_name;
-use cosid_kube::pool::Watermark;
+use cosid_kube::pool::{PoolLayout, Watermark};
 use cosid_lease::{Owner, SlotStore as _, StoreError};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
@@ -109,6 +109,27 @@ async fn a_pool_waits_for_its_holder_and_its_watermark_comes_back_with_a_pool_of
     bench.in_namespace(SYSTEM).ready("orders", slots(3)).await;
     let other = bench.in_namespace(SYSTEM).record("orders", 0).await.unwrap();
     assert_eq!((other.next_floor, other.fence), (0, 0));
+    controller.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_of_a_former_pools_name_with_another_layout_is_refused_and_can_be_deleted() {
+    let bench = Bench::new().await;
+    let controller = bench.controller();
+    bench.ready("orders", slots(3)).await;
+    bench.delete_pool("orders").await;
+    bench.pool_gone("orders").await;
+    // The same instant, later on, is an ID that the former pool has made already.
+    let epoch = PoolLayout::default().epoch + 60_000;
+    let layout = PoolLayout { epoch, ..PoolLayout::default() };
+    bench.create("orders", SlotPoolSpec { layout, ..slots(3) }).await;
+    let refused =
+        |pool: &cosid_kube::SlotPool| message(pool, "Ready").contains("an earlier pool of this name had");
+    let pool = bench.pool_that("orders", refused).await;
+    assert_eq!(pool.status.unwrap().watermark, None, "no slot of it can be acquired");
+    bench.delete_pool("orders").await;
+    bench.pool_gone("orders").await;
+    bench.ready("orders", slots(3)).await;
     controller.stop().await;
 }
 

@@ -82,6 +82,16 @@ async fn a_leader_lease_that_is_deleted_or_edited_to_nonsense_is_put_right() {
         record.is_some_and(|record| record.holding().is_some())
     };
     bench.wait(leases.clone(), LEASE, readable).await;
+    // A time that the API server takes and a `Lease` can't hold: not even the answer is read.
+    let beyond = json!({ "spec": { "renewTime": "9999-12-31T23:59:59.000000Z" } });
+    let patched = leases.patch(LEASE, &PatchParams::default(), &Patch::Merge(&beyond)).await;
+    assert!(matches!(patched, Err(kube::Error::SerdeError(_))), "{patched:?}");
+    let put_right = async {
+        while !readable(leases.get(LEASE).await.ok().as_ref()) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(LONG, put_right).await.unwrap();
     leases.delete(LEASE, &DeleteParams::default()).await.unwrap();
     let another = |lease: Option<&Lease>| readable(lease) && lease.and_then(ResourceExt::uid) != first.uid();
     bench.wait(leases, LEASE, another).await;

@@ -79,6 +79,24 @@ async fn a_lease_edited_to_nonsense_is_named_and_the_others_serve() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_time_beyond_reading_wedges_no_controller() {
+    let bench = Bench::new().await;
+    let controller = bench.controller();
+    bench.ready("orders", slots(3)).await;
+    // The API server takes it, from anybody who may update one Lease. A `Lease` can't hold it: the answer is not read.
+    let times = json!({ "spec": { "holderIdentity": "x", "renewTime": "9999-12-31T23:59:59.000000Z" } });
+    let patched = bench.leases().patch("orders-1", &PatchParams::default(), &Patch::Merge(&times)).await;
+    assert!(matches!(patched, Err(kube::Error::SerdeError(_))), "{patched:?}");
+    let pool = bench.pool_that("orders", |pool| is(pool, "Quarantined")).await;
+    assert_eq!(counts(&pool), (4, 0, 3, 0));
+    controller.stop().await;
+
+    let next = bench.controller();
+    bench.ready("later", slots(1)).await;
+    next.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_took_off_a_lease_is_put_back_and_its_record_stays() {
     let bench = Bench::new().await;
     let controller = bench.controller();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use cosid_client::Client;
-use xtask::demo::ground::Ground;
+use xtask::demo::ground::{DEFAULT_TTL_SECONDS, Ground};
 use xtask::demo::{Narrator, Options, POOL};
 use xtask::programs::{self, Program};
 use xtask::{Error, Result, paths, progress};
@@ -34,8 +34,7 @@ impl Footprint {
         programs::build()?;
         let dir = tempfile::tempdir().map_err(Error::io("make a directory"))?;
         let tell = Narrator::start();
-        // The default ttl, on the default pool of 1,024 slots.
-        let ground = Ground::prepare(&Options::default(), dir.path(), 30, &tell)?;
+        let ground = Ground::prepare(&Options::default(), dir.path(), DEFAULT_TTL_SECONDS, &tell)?;
 
         let mut times = Vec::new();
         for nth in 0..STARTS {

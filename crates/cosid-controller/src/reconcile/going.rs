@@ -55,7 +55,7 @@ impl Reconciler {
         let kept = found.as_ref().map_or(Ok(Kept::default()), |found| tombstone::decode(key, found))?;
         let (needed, _) = keep(&kept, 0, history(&going, &view), &key.name, self.now()?);
         if !kept.covers(&needed) {
-            let map = tombstone::encode(key, &needed, self.writes.own_namespace(), found);
+            let map = tombstone::encode(key, &needed, None, self.writes.own_namespace(), found);
             self.writes.put_tombstone(&map).await?;
         }
         // A pool made since then may have read what was kept before this. Then it has to take this in itself.

@@ -52,8 +52,14 @@ impl Reconciler {
         let found = self.writes.read_tombstone(key).await?;
         let before = found.as_ref().map_or(Ok(Kept::default()), |found| tombstone::decode(key, found))?;
         let kept = before.merged(&Kept::of(fresh.status.as_ref()));
-        if found.is_none() || !before.covers(&kept) {
-            let map = tombstone::encode(key, &kept, self.writes.own_namespace(), found);
+        if found.as_ref().and_then(tombstone::layout).is_none() || !before.covers(&kept) {
+            let map = tombstone::encode(
+                key,
+                &kept,
+                Some(tombstone::layout_of(&fresh)),
+                self.writes.own_namespace(),
+                found,
+            );
             self.writes.put_tombstone(&map).await?;
         }
         // On the version whose watermark was just kept: if it has grown since, this is refused.

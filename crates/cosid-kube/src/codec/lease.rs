@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cosid_lease::SlotState;
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::Resource;
 use serde::de::Error as _;
@@ -63,6 +63,17 @@ impl SlotLease {
             Some(why) => SlotState::Corrupt(why.clone()),
             None => decode(&self.lease, pool),
         }
+    }
+
+    /// The Lease alone. In place of a spec that can't be read it has one that [`decode`] and [`read`](super::read) find
+    /// damaged, whatever the annotations say: without any, the Lease would look as if it had never been opened.
+    #[must_use]
+    pub fn into_lease(self) -> Lease {
+        let mut lease = self.lease;
+        if self.unreadable.is_some() {
+            lease.spec = Some(LeaseSpec { holder_identity: Some(String::new()), ..LeaseSpec::default() });
+        }
+        lease
     }
 
     fn new<E: ToString>(

@@ -397,3 +397,19 @@ fn a_lease_with_a_time_past_all_time_leaves_the_list_it_is_in() {
     bad["metadata"] = "odd".into();
     assert!(SlotLease::from_json(bad.to_string().as_bytes()).is_err());
 }
+
+#[test]
+fn a_lease_whose_spec_is_beyond_reading_never_passes_for_one_that_was_never_opened() {
+    let mut json = serde_json::to_value(lease(&held())).unwrap();
+    json["spec"]["renewTime"] = "9999-12-31T23:59:59.000000Z".into();
+    let damaged = |json: &serde_json::Value| {
+        let found = SlotLease::from_json(json.to_string().as_bytes()).unwrap();
+        assert!(found.unreadable.is_some());
+        let lease = found.into_lease();
+        assert!(matches!(decode(&lease, "orders"), SlotState::Corrupt(_)));
+        assert!(read(&lease).is_err());
+    };
+    damaged(&json);
+    json["metadata"]["annotations"] = serde_json::json!({});
+    damaged(&json);
+}

@@ -1,0 +1,133 @@
+use super::*;
+
+const POOL: &str = "ns/orders";
+
+fn binding(fence: Fence) -> Binding {
+    let holding = Holding {
+        owner: Owner::new("ns/pod"),
+        floor: 0,
+        ceiling: u64::MAX >> 20,
+        expires_at: 5,
+        acquired_at: 1,
+    };
+    Binding { slot: 3, fence, holding, terms: Terms { ttl: 30_000, tolerance: 1_000 } }
+}
+
+fn window(dir: &Path) -> (Window, StatusBoard) {
+    let board = StatusBoard::new("ns/pod");
+    (Window::new(dir, board.clone()), board)
+}
+
+fn pages(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".page")).collect()
+}
+
+#[tokio::test]
+async fn a_restarted_agent_goes_on_with_page_and_incarnation() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, _) = window(dir.path());
+    let held = binding(7);
+    before.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
+    let first = before.generator("orders").unwrap().unwrap().try_next().unwrap();
+    before.extend(held.holding.ceiling + 9, 9);
+
+    let (after, board) = window(dir.path());
+    let resumed = after.resume("ns/pod", None).unwrap().unwrap();
+    assert_eq!(resumed.pool, POOL);
+    assert_eq!(resumed.binding.holding.owner, held.holding.owner);
+    assert_eq!(resumed.binding.holding.ceiling, held.holding.ceiling + 9);
+    assert_eq!(board.now().state, crate::status::State::Held);
+    let second = after.generator("orders").unwrap().unwrap().try_next().unwrap();
+    assert!(second > first, "the same cell goes on");
+}
+
+#[tokio::test]
+async fn another_key_pool_or_boot_resumes_nothing_and_closes_the_page() {
+    let edits: [fn(&mut Saved); 3] = [
+        |saved| saved.owner.key = "ns/other".into(),
+        |saved| saved.pool = "ns/other".into(),
+        |saved| saved.boot_id = "another".into(),
+    ];
+    for edit in edits {
+        let dir = tempfile::tempdir().unwrap();
+        let (before, _) = window(dir.path());
+        before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+        let generator = before.generator("orders").unwrap().unwrap();
+        let mut saved = before.saved().unwrap();
+        edit(&mut saved);
+        fs::write(before.state_path(), serde_json::to_vec(&saved).unwrap()).unwrap();
+
+        let (after, _) = window(dir.path());
+        assert!(after.resume("ns/pod", Some(POOL)).unwrap().is_none());
+        assert_eq!(pages(dir.path()), [""; 0]);
+        assert!(!after.state_path().exists());
+        assert_eq!(generator.try_next(), Err(cosid_id::NextError::SlotLost));
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_nonsense_or_whose_page_is_gone_or_closed_resumes_nothing() {
+    let breaks: [fn(&Window, &Path); 3] = [
+        |window, _| fs::write(window.state_path(), "{").unwrap(),
+        |_, dir| fs::remove_file(dir.join("slot-3-fence-7.page")).unwrap(),
+        |_, dir| {
+            let _ = PageOwner::open(dir.join("slot-3-fence-7.page")).unwrap().close();
+        },
+    ];
+    for break_it in breaks {
+        let dir = tempfile::tempdir().unwrap();
+        let (before, _) = window(dir.path());
+        before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+        break_it(&before, dir.path());
+        let (after, _) = window(dir.path());
+        assert!(after.resume("ns/pod", None).unwrap().is_none());
+        assert_eq!(pages(dir.path()), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_the_directory_resumes_nothing() {
+    let (original, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (before, _) = window(original.path());
+    before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    for entry in fs::read_dir(original.path()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let (copied, _) = window(copy.path());
+    assert!(copied.resume("ns/pod", Some(POOL)).unwrap().is_none(), "two pages of one window");
+    assert_eq!(pages(copy.path()), [""; 0]);
+    let (after, _) = window(original.path());
+    assert!(after.resume("ns/pod", Some(POOL)).unwrap().is_some(), "the original goes on");
+}
+
+#[tokio::test]
+async fn closing_gives_the_exact_last_timestamp_or_the_floor() {
+    let dir = tempfile::tempdir().unwrap();
+    let (window, _) = window(dir.path());
+    let mut held = binding(7);
+    held.holding.floor = 1_600_000_000_000;
+    window.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
+    assert_eq!(window.close(), 1_600_000_000_000);
+    held.fence = 8;
+    window.hold(POOL, Ok(Layout::MILLISECOND), held);
+    let id = window.generator("orders").unwrap().unwrap().try_next().unwrap();
+    assert_eq!(window.close(), Layout::MILLISECOND.decompose(id).unwrap().timestamp());
+    assert!(window.assign("orders").unwrap().is_none());
+    assert_eq!(pages(dir.path()), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_can_not_be_made_is_made_once_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("not-there");
+    let (window, board) = window(&inside);
+    window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    assert_eq!(board.now().state, crate::status::State::Blocked);
+    assert!(window.assign("orders").unwrap().is_none());
+    fs::create_dir(&inside).unwrap();
+    let mut changes = board.watch();
+    changes.wait_for(|status| status.state == crate::status::State::Held).await.unwrap();
+    assert_eq!(window.assign("orders").unwrap().unwrap().fence, 7);
+}
