@@ -41,10 +41,11 @@ fn eight_threads_move_together_with_one_request_a_loss_and_no_equal_id() {
                 thread::yield_now();
             }
             agent.lose_slot();
+            // On a busy host the workers may all be stopped until the next loss; two that nobody saw in between are one.
+            orders.next_id().unwrap();
         }
         workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
     });
-    orders.next_id().unwrap();
     assert_eq!(ids.len(), 8 * EACH);
     assert_no_equal(ids);
     assert_eq!(agent.puts(), 1 + LOSSES);

@@ -31,6 +31,8 @@ impl Test {
         } else {
             cargo(&["test", "--workspace", "--locked"], None)?;
         }
+        // What is behind features that no program here has, such as time zones by name.
+        cargo(&["test", "-p", "cosid-id", "--all-features", "--locked"], None)?;
         // The page's words under every interleaving; another build, since loom replaces the atomics.
         let words = [
             "test",

@@ -245,18 +245,22 @@ fn a_generator_needs_a_cell_that_was_given_out() {
 /// 99,999 IDs with pauses of 0 to 1000 ns, as CosId's own test has it.
 #[test]
 fn ids_spread_evenly_over_four_partitions() {
-    let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
-    owner.set_ceiling(FLOOR + 10_000);
-    let clock = VirtualTime::at(FLOOR + 10);
-    let orders = generator(&mut owner, &clock);
-    let mut counts = [0_f64; 4];
-    let mut random = 42_u64;
-    for _ in 0..99_999 {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        clock.advance(Duration::from_nanos((random >> 33) % 1_001));
-        counts[usize::try_from(orders.next(SECOND).unwrap().get() % 4).unwrap()] += 1.0;
+    for layout in
+        [Layout::MILLISECOND, Layout::SECOND, Layout::JAVASCRIPT_MILLISECOND, Layout::JAVASCRIPT_SECOND]
+    {
+        let (_dir, mut owner) = page(layout, FLOOR);
+        owner.set_ceiling(FLOOR + 10_000);
+        let clock = VirtualTime::at(FLOOR + 10);
+        let orders = generator(&mut owner, &clock);
+        let mut counts = [0_f64; 4];
+        let mut random = 42_u64;
+        for _ in 0..99_999 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            clock.advance(Duration::from_nanos((random >> 33) % 1_001));
+            counts[usize::try_from(orders.next(SECOND).unwrap().get() % 4).unwrap()] += 1.0;
+        }
+        let mean = counts.iter().sum::<f64>() / 4.0;
+        let deviation = (counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / 4.0).sqrt();
+        assert!(deviation <= 100.0, "{layout:?}: {counts:?}: {deviation}");
     }
-    let mean = counts.iter().sum::<f64>() / 4.0;
-    let deviation = (counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / 4.0).sqrt();
-    assert!(deviation <= 100.0, "{counts:?}: {deviation}");
 }

@@ -37,6 +37,20 @@ fn layout(unit_ms: u32, order: FieldOrder) -> Layout {
     Layout::builder().sequence_bits(3).unit_ms(unit_ms).order(order).build().unwrap()
 }
 
+/// Any that can be built.
+fn any_layout() -> impl Strategy<Value = Layout> {
+    let bits = (20_u8..=50, 0_u8..=31, 1_u8..=31);
+    let unit = prop_oneof![Just(1_u32), Just(10), Just(1_000), 1_u32..100_000];
+    let order = prop_oneof![Just(FieldOrder::SlotSequence), Just(FieldOrder::SequenceSlot)];
+    (bits, unit, 0_u64..4_000_000_000_000, order).prop_filter_map(
+        "a layout that cannot work",
+        |((timestamp, slot, sequence), unit, epoch, order)| {
+            let builder = Layout::builder().timestamp_bits(timestamp).slot_bits(slot).sequence_bits(sequence);
+            builder.unit_ms(unit).epoch_ms(epoch).order(order).build().ok()
+        },
+    )
+}
+
 proptest! {
     #[test]
     fn ids_only_grow_stay_in_the_window_and_the_last_timestamp_is_exact(
@@ -137,14 +151,17 @@ proptest! {
     }
 
     #[test]
-    fn what_is_composed_is_decomposed(
-        since in 0_u64..1 << 41, slot in 0_u32..1 << 10, sequence in 0_u32..1 << 12,
+    fn what_is_composed_is_decomposed_whatever_the_layout(
+        (layout, tick, slot, sequence) in any_layout().prop_flat_map(|layout| (
+            Just(layout), 0..=layout.max_tick(), 0..=layout.max_slot(), 0..=layout.max_sequence(),
+        )),
+        late in any::<u32>(),
     ) {
-        let layout = Layout::MILLISECOND;
-        let id = layout.compose(layout.epoch_ms() + since, slot, sequence).unwrap();
+        let timestamp = layout.tick_start(tick);
+        let id = layout.compose(timestamp + u64::from(late % layout.unit_ms()), slot, sequence).unwrap();
         let parts = layout.decompose(id).unwrap();
-        prop_assert_eq!(parts.timestamp(), layout.epoch_ms() + since);
-        prop_assert_eq!((parts.slot(), parts.sequence()), (slot, sequence));
+        prop_assert_eq!((parts.timestamp(), parts.slot(), parts.sequence()), (timestamp, slot, sequence));
+        prop_assert!(id.get() >> layout.bits() == 0);
         prop_assert_eq!(id.to_string().parse::<cosid_id::Id>().unwrap(), id);
     }
 }
