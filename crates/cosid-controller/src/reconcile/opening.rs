@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cosid_kube::codec;
-use cosid_kube::pool::{SlotPool, Watermark, to_pool};
+use cosid_kube::pool::{SlotPool, Watermark};
 use cosid_lease::{Pool, Slot, Terms};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -69,10 +69,10 @@ impl Reconciler {
         model: &Pool,
         slots: &Slots,
     ) -> Result<Arc<SlotPool>, Error> {
-        let shut: Vec<Arc<Lease>> = slots
+        let shut: Vec<(Slot, Arc<Lease>)> = slots
             .that(|state| *state == State::Shut)
             .filter(|(slot, seen)| model.allows(*slot) && !seen.foreign)
-            .map(|(_, seen)| Arc::clone(&seen.lease))
+            .map(|(slot, seen)| (slot, Arc::clone(&seen.lease)))
             .collect();
         if shut.is_empty() {
             return Ok(pool);
@@ -83,10 +83,14 @@ impl Reconciler {
             return Err(changed());
         }
         let watermark = fresh.status.as_ref().and_then(|status| status.watermark).ok_or_else(changed)?;
-        let begin = begin(&fresh)?.max(self.beyond_unheard(&fresh)?);
-        let watermark = Watermark { next_floor: watermark.next_floor.max(begin), ..watermark };
+        let watermark = Watermark { next_floor: watermark.next_floor.max(begin(&fresh)?), ..watermark };
+        let beyond =
+            Watermark { next_floor: watermark.next_floor.max(self.beyond_live(model)?), ..watermark };
+        let served = fresh.status.as_ref().is_some_and(|status| status.slots.is_some());
+        let made_below = if served { provision::made_below(model, slots) } else { 0 };
         stream::iter(shut.into_iter().map(Ok))
-            .try_for_each_concurrent(CALLS_AT_ONCE, async |lease: Arc<Lease>| {
+            .try_for_each_concurrent(CALLS_AT_ONCE, async |(slot, lease): (Slot, Arc<Lease>)| {
+                let watermark = if slot < made_below { beyond } else { watermark };
                 let opened = codec::open(&lease, watermark, fresh.spec.ttl_seconds)
                     .map_err(|error| Error::Kube(error.into()))?;
                 match self.writes.put_lease(&opened, "lease-opened").await {
@@ -99,16 +103,12 @@ impl Reconciler {
         Ok(fresh)
     }
 
-    /// Where a slot of a pool that has been served begins at the earliest, Unix ms: above every window that can be live
-    /// now. Its Lease may have been torn out, finalizer and all, while no controller saw it; then nobody knows of its
-    /// history, nor that its holder is still in its window. A Lease that is made anew therefore cools for a ttl, which
-    /// costs nothing where it was deleted in order: its floor is as high then.
-    fn beyond_unheard(&self, pool: &SlotPool) -> Result<i64, Error> {
-        if pool.status.as_ref().is_none_or(|status| status.slots.is_none()) {
-            return Ok(0);
-        }
+    /// Where a slot begins that had a Lease before, Unix ms: above every window that can be live now. Its Lease may have
+    /// been torn out, finalizer and all, while no controller saw it; then nobody knows of its history, nor that its holder
+    /// is still in its window. Where it was deleted in order this costs little: its floor is about as high then.
+    fn beyond_live(&self, model: &Pool) -> Result<i64, Error> {
         let latest = self.clock.now().ok_or(Error::NoTime)?.latest;
-        let Terms { ttl, tolerance } = to_pool(pool)?.terms;
+        let Terms { ttl, tolerance } = model.terms;
         let beyond = latest.saturating_add(ttl).saturating_add(tolerance);
         Ok(i64::try_from(beyond).unwrap_or(i64::MAX))
     }

@@ -34,6 +34,17 @@ pub fn missing(pool: &Pool, slots: &Slots) -> Vec<Slot> {
     unmade.take(ahead(held).saturating_sub(free)).collect()
 }
 
+/// Below which slot every slot of a pool that has been served had a Lease before its present one: all of a small pool's
+/// had, and of a larger one, which grows from the lowest slot up, those below one that is in use. (The highest of a larger
+/// pool that were torn out can't be told from those that were never made.)
+#[must_use]
+pub fn made_below(pool: &Pool, slots: &Slots) -> Slot {
+    if pool.size() <= ALL_UP_TO {
+        return Slot::MAX;
+    }
+    slots.that(|state| !matches!(state, State::Shut)).map(|(slot, _)| slot).max().unwrap_or(0)
+}
+
 /// The Lease with its label, finalizer and owner put back, where somebody took one off. What its slot's record says is
 /// never touched.
 #[must_use]

@@ -148,6 +148,15 @@ fn a_wide_pool_keeps_a_quarter_of_what_is_held_ready_and_never_fewer_than_64() {
 }
 
 #[test]
+fn a_slot_had_a_lease_before_in_a_small_pool_and_below_one_in_use_in_a_wide_one() {
+    let orders = to_pool(&small(5)).unwrap();
+    assert_eq!(provision::made_below(&orders, &seen([shut(0)])), Slot::MAX);
+    let wide = to_pool(&wide()).unwrap();
+    assert_eq!(provision::made_below(&wide, &seen([shut(0), shut(1)])), 0);
+    assert_eq!(provision::made_below(&wide, &seen([free(0), shut(1), held(2), shut(3)])), 2);
+}
+
+#[test]
 fn before_a_pool_goes_all_go_but_the_live_ones() {
     let slots = seen([shut(0), free(1), held(2), going(3), broken(4)]);
     assert_eq!(names(provision::evictable(&slots)), ["orders-0", "orders-1", "orders-4"]);
