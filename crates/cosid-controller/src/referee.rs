@@ -4,9 +4,9 @@
 //! three changes of the algebra, made by the pod that it is made for, or it is refused. So a broken or hostile agent can
 //! harm no slot but its own. They run inside the API server, on Leases with the pool's label only.
 //!
-//! They know no time: whether a lease that is taken over has really expired is for the compare-and-set's other rules to
-//! make harmless. The taker's claim of when it acquired must be past the old expiry, and its floor at or above all that
-//! the old holder could have issued, so that a lie costs the holder its slot, and never an ID its uniqueness.
+//! They know no time, so they can't tell whether a lease that is taken over has really expired. They make the taker say
+//! that it has, and begin at or above all that the old holder could have issued: a lie costs the holder its slot, and no
+//! ID its uniqueness.
 
 mod lives;
 mod updates;

@@ -166,6 +166,20 @@ pub(crate) fn a_hostile_pod_gets_nowhere(ground: &Ground) {
     on.court.write(&on.hostile, &on.hostile.acquisition(&on.free(), on.now));
 }
 
+/// The policies have no clock. This is all that a lie about the time gains.
+pub(crate) fn who_lies_about_the_time_takes_a_slot_and_no_timestamp(ground: &Ground) {
+    let court = Court::new(ground, "liar");
+    court.space.pool("orders", 1, 30);
+    let (victim, liar, now) = (court.pod("web-0"), court.pod("evil"), now());
+    let held = court.write(&victim, &victim.acquisition(&court.lease("orders", 0), now));
+    let taken = court.write(&liar, &liar.acquisition(&held, now + 3_600_000));
+    assert!(time(&taken, FLOOR) >= time(&held, CEILING));
+    // The victim can't go on under what it had.
+    let back = held.metadata(|metadata| metadata.resource_version = taken.metadata.resource_version.clone());
+    let (_, said) = court.refusal(&victim, &victim.renewal(&back, now + 5_000));
+    assert!(said.contains("the fence (spec.leaseTransitions) moves by 0 or 1, not from 2 to 1"), "{said}");
+}
+
 pub(crate) fn who_has_no_pod_needs_the_verb_hold(ground: &Ground) {
     let court = Court::new(ground, "laptop");
     court.space.pool("orders", 2, 30);

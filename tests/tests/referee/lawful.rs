@@ -3,6 +3,7 @@
 use cosid_kube::codec::{FINALIZER, POOL_LABEL};
 use cosid_tests::ground::Ground;
 use cosid_tests::http::PATIENCE;
+use kube::api::DeleteParams;
 use kube::core::ObjectMeta;
 use serde_json::json;
 use xtask::programs::until;
@@ -49,7 +50,7 @@ pub(crate) fn agents_and_the_controller_live_a_whole_life(ground: &Ground) {
         until(|| "orders-0 is not mended".into(), PATIENCE, mended).unwrap();
     }
     let uid = court.lease("orders", 0).metadata.uid;
-    court.block_on(controller.leases().delete("orders-0", &Default::default())).unwrap();
+    court.block_on(controller.leases().delete("orders-0", &DeleteParams::default())).unwrap();
     let anew = || {
         let lease = court.block_on(court.leases().get_opt("orders-0")).unwrap();
         Ok(lease.filter(|lease| lease.metadata.uid != uid).and(space.record("orders", 0)))

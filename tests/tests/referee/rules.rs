@@ -3,11 +3,16 @@
 use std::time::Duration;
 
 use cosid_kube::codec::{CEILING, FINALIZER, FLOOR, INCARNATION, LAST_OWNER, NEXT_FLOOR, POOL_LABEL};
+use cosid_kube::pool::{SlotRange, Watermark};
 use cosid_kube::{SlotPoolSpec, codec};
 use cosid_lease::Millis;
 use cosid_tests::ground::Ground;
+use cosid_tests::http::PATIENCE;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use xtask::programs::until;
 
 use crate::court::{Caller, Court, Spoil as _, now, time};
 
@@ -168,18 +173,18 @@ const RENEWALS: &[Bad] = &[
     (
         "a shorter duration, and so an earlier expiry",
         |on| on.renewal().spec(|spec| spec.lease_duration_seconds = Some(3)),
-        &["leaves spec.acquireTime and spec.leaseDurationSeconds as it was"],
+        &["does not change spec.acquireTime and spec.leaseDurationSeconds"],
     ),
-    ("another floor", |on| on.renewal().with(FLOOR, 1), &["leaves cosid.dev/floor as it was"]),
+    ("another floor", |on| on.renewal().with(FLOOR, 1), &["does not change cosid.dev/floor"]),
     (
         "another holder",
         |on| on.renewal().spec(|spec| spec.holder_identity = Some("shop/web-9".into())),
-        &["leaves the holder (spec.holderIdentity) as it was"],
+        &["does not change the holder (spec.holderIdentity)"],
     ),
     (
         "another incarnation",
         |on| on.renewal().with(INCARNATION, "8a6e0804-2bd0-4672-b79d-d97027f9071a"),
-        &["leaves cosid.dev/incarnation as it was"],
+        &["does not change cosid.dev/incarnation"],
     ),
     (
         "a ceiling above the next floor",
@@ -308,18 +313,69 @@ pub(crate) fn the_controller_itself_lowers_nothing(ground: &Ground) {
     refused(free().without(NEXT_FLOOR), "may not be taken off, by anyone");
     refused(fence(free(), 1), "a slot that is free changes only by being acquired");
 
-    let pool =
-        court.block_on(kube::Api::namespaced(court.leases().into_client(), "above").get("orders")).unwrap();
+    let pool = court.block_on(Api::namespaced(court.leases().into_client(), "above").get("orders")).unwrap();
     let shut = codec::new_lease(&pool, 1);
     let open = shut.clone().with(NEXT_FLOOR, 5);
     let (code, said) = court.refused_creation(&controller, &open);
     assert!(code == 422 && said.contains("is made shut and with the finalizer"), "{code} {said}");
-    let shut = court.block_on(controller.leases().create(&Default::default(), &shut)).unwrap();
-    let open = codec::open(&shut, cosid_kube::pool::Watermark { next_floor: 9, fence: 7 }, 30).unwrap();
+    let shut = court.block_on(controller.leases().create(&PostParams::default(), &shut)).unwrap();
+    let open = codec::open(&shut, Watermark { next_floor: 9, fence: i32::MAX - 1 }, 30).unwrap();
     let (code, said) = court.refusal(&pod, &open);
     assert!(code == 403 && said.contains("this slot is shut: only the cosid controller opens it"), "{said}");
     refused(pod.acquisition(&open, now()), "a slot is opened only if it was never used, and for nobody");
-    court.write(&controller, &open);
+    let opened = court.write(&controller, &open);
+    // A fence that is spent stays where it is.
+    let held = court.write(&pod, &pod.acquisition(&opened, now()));
+    let freed = court.write(&pod, &pod.release(&held, now()));
+    assert_eq!(freed.spec.unwrap().lease_transitions, Some(i32::MAX));
+}
+
+pub(crate) fn a_lease_that_goes_or_cant_be_read_is_left_alone(ground: &Ground) {
+    let court = Court::new(ground, "going");
+    court.space.pool("orders", 1, 30);
+    let (controller, pod, now) = (court.controller(), court.pod("web-0"), now());
+    court.write(&pod, &pod.acquisition(&court.lease("orders", 0), now));
+    // Somebody's finalizer keeps it there.
+    let kept = court.lease("orders", 0).metadata(|metadata| {
+        metadata.finalizers.as_mut().unwrap().push("shop.dev/kept".into());
+    });
+    court.write(&controller, &kept);
+    court.block_on(controller.leases().delete("orders-0", &DeleteParams::default())).unwrap();
+    let settled = || {
+        let lease = court.lease("orders", 0);
+        Ok((lease.metadata.finalizers == Some(vec!["shop.dev/kept".into()])).then_some(lease))
+    };
+    let going = until(|| "orders-0 is not let go".into(), PATIENCE, settled).unwrap();
+    for write in [pod.renewal(&going, now + 5_000), pod.release(&going, now)] {
+        let (code, said) = court.refusal(&pod, &write);
+        assert!(code == 422 && said.contains("this Lease is being deleted"), "{code} {said}");
+    }
+    court.write(&controller, &going.metadata(|metadata| metadata.finalizers = None));
+
+    // As it may be from before there was a referee: a label makes it a slot's.
+    let again = || Ok(court.block_on(court.leases().get_opt("orders-0")).unwrap().filter(is_open));
+    let open = until(|| "orders-0 is not made anew".into(), PATIENCE, again).unwrap();
+    let whole = open.clone().metadata(|metadata| {
+        (metadata.name, metadata.labels) = (Some("orders-7".into()), None);
+        (metadata.uid, metadata.resource_version) = (None, None);
+    });
+    let broken = whole.clone().with(NEXT_FLOOR, "soon");
+    let broken = court.block_on(pod.leases().create(&PostParams::default(), &broken)).unwrap();
+    let labelled = |lease: Lease| lease.metadata(|metadata| metadata.labels = open.metadata.labels.clone());
+    let (code, said) = court.refusal(&pod, &labelled(broken.clone()));
+    assert!(code == 403 && said.contains("from \"\" to \"orders\""), "{code} {said}");
+    let broken = court.write(&controller, &labelled(broken));
+    let acquired = pod.acquisition(&broken.clone().with(NEXT_FLOOR, 5), now);
+    let (code, said) = court.refusal(&pod, &acquired);
+    assert!(
+        code == 422 && said.contains("this Lease can't be read") && said.contains("SlotPool orders"),
+        "{said}"
+    );
+    court.write(&controller, &broken.metadata(|metadata| metadata.finalizers = None));
+}
+
+fn is_open(lease: &Lease) -> bool {
+    lease.metadata.deletion_timestamp.is_none() && matches!(codec::read(lease), Ok(Some(_)))
 }
 
 pub(crate) fn only_the_controller_makes_and_deletes_leases(ground: &Ground) {
@@ -353,12 +409,12 @@ pub(crate) fn only_the_controller_makes_and_deletes_leases(ground: &Ground) {
     assert!(delete("namespace-controller").unwrap().contains("deleted"));
     assert!(court.lease("orders", 0).metadata.finalizers.unwrap().contains(&FINALIZER.to_owned()));
     let foreign = Lease { metadata: named("of-somebody"), spec: None };
-    court.block_on(pod.leases().create(&Default::default(), &foreign)).unwrap();
-    court.block_on(pod.leases().delete("of-somebody", &Default::default())).unwrap();
+    court.block_on(pod.leases().create(&PostParams::default(), &foreign)).unwrap();
+    court.block_on(pod.leases().delete("of-somebody", &DeleteParams::default())).unwrap();
 }
 
-fn range(last: i32) -> cosid_kube::pool::SlotRange {
-    cosid_kube::pool::SlotRange { first: 0, last }
+fn range(last: i32) -> SlotRange {
+    SlotRange { first: 0, last }
 }
 
 fn named(name: &str) -> kube::core::ObjectMeta {

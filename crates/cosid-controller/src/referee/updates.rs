@@ -280,7 +280,7 @@ fn renewed() -> Vec<Rule> {
         invalid(
             format!("variables.change != 'renew' || {is_kept}"),
             format!(
-                "'a renewal, under the same fence, leaves {field} as it was; for another holder or window acquire the slot \
+                "'a renewal, under the same fence, does not change {field}; for another holder or window acquire the slot \
                  once it has expired'"
             ),
         )
