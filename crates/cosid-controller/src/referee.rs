@@ -8,6 +8,7 @@
 //! that it has, and begin at or above all that the old holder could have issued: a lie costs the holder its slot, and no
 //! ID its uniqueness.
 
+mod callers;
 mod lives;
 mod updates;
 

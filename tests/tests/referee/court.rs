@@ -198,6 +198,11 @@ pub(crate) fn time(lease: &Lease, annotation: &str) -> i64 {
     lease.metadata.annotations.as_ref().unwrap()[annotation].parse().unwrap()
 }
 
+/// A Lease whose fence has moved by this more.
+pub(crate) fn fence(lease: Lease, by: i32) -> Lease {
+    lease.spec(|spec| spec.lease_transitions = spec.lease_transitions.map(|fence| fence + by))
+}
+
 /// A Lease, spoilt.
 pub(crate) trait Spoil: Sized {
     fn with(self, annotation: &str, value: impl ToString) -> Self;

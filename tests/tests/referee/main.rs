@@ -8,6 +8,7 @@
 mod court;
 mod hostile;
 mod lawful;
+mod lives;
 mod rules;
 mod suite;
 
@@ -19,10 +20,11 @@ use hostile::{
     who_lies_about_the_time_takes_a_slot_and_no_timestamp,
 };
 use lawful::agents_and_the_controller_live_a_whole_life;
-use rules::{
-    a_lease_that_goes_or_cant_be_read_is_left_alone, each_bad_write_is_refused_and_told_why,
-    only_the_controller_makes_and_deletes_leases, the_controller_itself_lowers_nothing,
+use lives::{
+    a_lease_that_goes_or_cant_be_read_is_left_alone, only_the_controller_makes_and_deletes_leases,
+    the_controller_itself_lowers_nothing,
 };
+use rules::each_bad_write_is_refused_and_told_why;
 use suite::the_store_passes_every_case_of_the_suite;
 
 #[test]
