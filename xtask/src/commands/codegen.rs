@@ -59,10 +59,10 @@ fn rules(rules: Option<Vec<PolicyRule>>) -> Result<String> {
     Ok(format!("{NOTE}{}", yaml(&rules.unwrap_or_default())?))
 }
 
-/// The policies as documents of one file, whose namespace the chart fills in.
+/// The policies as documents of one file, whose namespace the chart fills in: without spaces, so that no line breaks there.
 fn referee_yaml() -> Result<String> {
     let mut text = NOTE.to_owned();
-    for (policy, binding) in referee::policies("{{ .Release.Namespace }}") {
+    for (policy, binding) in referee::policies("{{.Release.Namespace}}") {
         text.extend(["---\n".to_owned(), yaml(&policy)?, "---\n".to_owned(), yaml(&binding)?]);
     }
     Ok(text)
