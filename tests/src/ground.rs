@@ -23,6 +23,7 @@ use xtask::programs::{self, Program, until};
 
 use crate::agent::{Agent, Launch};
 use crate::http::PATIENCE;
+use crate::referee;
 
 /// A control plane with the CRD and a controller. It ends with this value.
 pub struct Ground {
@@ -31,7 +32,7 @@ pub struct Ground {
     client: Client,
     runtime: Runtime,
     // Before the control plane that it talks to has gone.
-    _controller: Program,
+    controller: Program,
     dir: TempDir,
 }
 
@@ -42,6 +43,23 @@ impl Ground {
     /// Where it does not start.
     #[must_use]
     pub fn start() -> Self {
+        Self::with(|cluster, _| cluster.kubeconfig().into())
+    }
+
+    /// Starts it with the API server as referee. The controller runs as its own service account, with its own rights.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn refereed() -> Self {
+        Self::with(|cluster, dir| {
+            referee::instate(cluster, dir);
+            referee::as_controller(cluster)
+        })
+    }
+
+    /// `kubeconfig` says as whom the controller runs.
+    fn with(kubeconfig: impl FnOnce(&Cluster, &Path) -> PathBuf) -> Self {
         let dir = tempfile::Builder::new().prefix("cosid-").tempdir().unwrap();
         let cluster = Cluster::start(Options::default()).unwrap();
         let file = dir.path().join("crd.yaml");
@@ -49,13 +67,14 @@ impl Ground {
         cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]).unwrap();
         cluster.kubectl(&["wait", "--for=condition=Established", "crd/slotpools.cosid.dev"]).unwrap();
         cluster.kubectl(&["create", "namespace", "cosid-system"]).unwrap();
+        let kubeconfig = kubeconfig(&cluster, dir.path());
         let mut command = Command::new(programs::path("cosid-controller").unwrap());
-        command.arg("--kubeconfig").arg(cluster.kubeconfig()).args(["--listen", "127.0.0.1:0"]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(["--listen", "127.0.0.1:0"]);
         let controller = Program::start("controller", command, dir.path()).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(connect(cluster.kubeconfig()));
-        Self { cluster, client, runtime, _controller: controller, dir }
+        Self { cluster, client, runtime, controller, dir }
     }
 
     /// A new namespace.
@@ -68,6 +87,12 @@ impl Ground {
         let dir = self.dir.path().join(name);
         fs::create_dir(&dir).unwrap();
         Space { ground: self, name: name.into(), dir }
+    }
+
+    /// Everything the controller logged so far.
+    #[must_use]
+    pub fn controller_log(&self) -> String {
+        self.controller.log()
     }
 
     /// What the API server was asked by a service account since its start, as `verb resource`, in the order it was

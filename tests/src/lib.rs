@@ -6,3 +6,4 @@ pub mod ground;
 pub mod http;
 pub mod ids;
 pub mod makers;
+pub mod referee;

@@ -13,6 +13,7 @@ pub mod leader;
 pub mod metrics;
 pub mod rbac;
 pub mod reconcile;
+pub mod referee;
 mod run;
 pub mod schedule;
 mod serve;

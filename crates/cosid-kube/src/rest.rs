@@ -55,6 +55,12 @@ impl Failure {
             if status.details.as_ref().is_some_and(|details| !details.name.is_empty()))
     }
 
+    /// Whether an admission policy refused it, which gives its reason as a cause; the authorizer gives none.
+    fn is_by_policy(&self) -> bool {
+        matches!(self, Self::Refused { status: Some(status), .. }
+            if status.details.as_ref().is_some_and(|details| !details.causes.is_empty()))
+    }
+
     /// What it is to the keeper. `needs` is what the caller must be allowed, for people.
     pub(crate) fn to_store_error(&self, needs: &str) -> StoreError {
         let (code, status) = match self {
@@ -66,6 +72,8 @@ impl Failure {
             StatusCode::UNAUTHORIZED => StoreError::Denied(format!(
                 "{said}: the API server does not know this caller; is its token or certificate still valid?"
             )),
+            // Not by a role: it says itself what is needed.
+            StatusCode::FORBIDDEN if self.is_by_policy() => StoreError::Denied(said),
             StatusCode::FORBIDDEN => StoreError::Denied(format!("{said}; this needs {needs}")),
             StatusCode::NOT_FOUND if self.is_not_found() => StoreError::Gone,
             StatusCode::NOT_FOUND => StoreError::Refused(format!(
@@ -118,6 +126,13 @@ mod tests {
         for code in [429, 500, 502, 503, 504] {
             assert!(matches!(said(code), StoreError::Unknown(why) if why.ends_with("it said so")), "{code}");
         }
+    }
+
+    #[test]
+    fn a_policys_refusal_says_itself_what_is_needed() {
+        let details = serde_json::json!({ "name": "p-1", "causes": [{ "message": "use a bound token" }] });
+        let status = serde_json::json!({ "message": "use a bound token", "code": 403, "details": details });
+        assert_eq!(refused(403, Some(status)), StoreError::Denied("use a bound token".into()));
     }
 
     #[test]

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cosid_controller::{cluster_role, own_role};
+use cosid_controller::{cluster_role, own_role, referee};
 use cosid_kube::pool::crd_yaml;
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use serde::Serialize;
 use xtask::{Error, Result, paths};
 
 /// Flags of codegen.
@@ -50,15 +51,29 @@ fn files() -> Result<Vec<(&'static str, String)>> {
         ("charts/cosid/crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
         ("charts/cosid/files/cluster-rules.yaml", rules(cluster_role().rules)?),
         ("charts/cosid/files/own-rules.yaml", rules(own_role("").rules)?),
+        ("charts/cosid/files/referee.yaml", referee_yaml()?),
     ])
 }
 
 fn rules(rules: Option<Vec<PolicyRule>>) -> Result<String> {
+    Ok(format!("{NOTE}{}", yaml(&rules.unwrap_or_default())?))
+}
+
+/// The policies as documents of one file, whose namespace the chart fills in: without spaces, so that no line breaks there.
+fn referee_yaml() -> Result<String> {
+    let mut text = NOTE.to_owned();
+    for (policy, binding) in referee::policies("{{.Release.Namespace}}") {
+        text.extend(["---\n".to_owned(), yaml(&policy)?, "---\n".to_owned(), yaml(&binding)?]);
+    }
+    Ok(text)
+}
+
+fn yaml(value: &impl Serialize) -> Result<String> {
     // By way of JSON, as kubectl does: the API's own names and order of fields.
-    let yaml = serde_json::to_value(rules.unwrap_or_default())
+    serde_json::to_value(value)
         .map_err(|error| error.to_string())
-        .and_then(|value| serde_saphyr::to_string(&value).map_err(|error| error.to_string()));
-    Ok(format!("{NOTE}{}", yaml.map_err(Error::Wrong)?))
+        .and_then(|value| serde_saphyr::to_string(&value).map_err(|error| error.to_string()))
+        .map_err(Error::Wrong)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
