@@ -42,12 +42,13 @@ impl Footprint {
         }
         times.sort_unstable();
 
-        let (program, socket) = start(&ground, &agent, dir.path(), "idle")?;
+        let (program, socket) = start(&agent, &ground.agent_in_pod("idle")?, dir.path(), "idle")?;
         programs::wait_held(&socket, PATIENCE)?;
         std::thread::sleep(SETTLE);
         let size = fs::metadata(&agent).map_err(Error::io("look at the agent"))?.len();
         println!("binary, static, stripped:        {}", megabytes(size));
         println!("resident, idle, slot held:       {}", megabytes(memory(program.pid(), "VmRSS:")?));
+        println!("  of that not in the binary:     {}", megabytes(memory(program.pid(), "RssAnon:")?));
         println!("resident at most (at the list):  {}", megabytes(memory(program.pid(), "VmHWM:")?));
         let millis = |index: usize| times[index].as_secs_f64() * 1000.0;
         println!(
@@ -82,20 +83,20 @@ fn build() -> Result<PathBuf> {
     Ok(paths::workspace().join("target").join(TARGET).join("lean/cosid-agent"))
 }
 
-fn start(ground: &Ground, agent: &Path, dir: &Path, name: &str) -> Result<(Program, PathBuf)> {
+/// `args` are made before: they ask the API server for a token.
+fn start(agent: &Path, args: &[String], dir: &Path, name: &str) -> Result<(Program, PathBuf)> {
     let mut command = Command::new(agent);
     let socket = dir.join(name).join("agent.sock");
-    command.args(ground.agent_in_pod(name)?).arg("--socket").arg(&socket);
+    command.args(args).arg("--socket").arg(&socket);
     Ok((Program::start(name, command, dir)?, socket))
 }
 
 /// From the start of an agent to the first ID of an app beside it.
 fn first_id(ground: &Ground, agent: &Path, dir: &Path, nth: usize) -> Result<Duration> {
     let name = format!("start-{nth}");
-    // The token is made before the clock starts.
-    ground.agent_in_pod(&name)?;
+    let args = ground.agent_in_pod(&name)?;
     let begin = Instant::now();
-    let (mut program, socket) = start(ground, agent, dir, &name)?;
+    let (mut program, socket) = start(agent, &args, dir, &name)?;
     let id = loop {
         let client = Client::connect_to(&socket);
         match client.and_then(|client| client.generator(POOL)).and_then(|generator| generator.next_id()) {
