@@ -100,9 +100,9 @@ fn play(options: &Options, dir: &Path) -> Result<()> {
     tell.say(format!("{CLIENTS} clients make {IDS_EACH} IDs each, two on each agent's slot"));
     let [a1, a2, b1, b2, c1, c2] = clients;
 
-    let _a = agent_is_killed(&tell, &ground, dir, a, [&a1, &a2])?;
-    let (_d, b1_again) = client_is_killed(&tell, &ground, dir, b, b1, &b2)?;
-    let (_c, _e) = agent_is_stopped(&tell, &ground, dir, c, [&c1, &c2])?;
+    let a = agent_is_killed(&tell, &ground, dir, a, [&a1, &a2])?;
+    let (d, b1_again) = client_is_killed(&tell, &ground, dir, b, b1, &b2)?;
+    let (c, e) = agent_is_stopped(&tell, &ground, dir, c, [&c1, &c2])?;
 
     let mut clients = [a1, a2, b1_again, b2, c1, c2];
     tell.say("the clients make the rest of their IDs");
@@ -111,6 +111,10 @@ fn play(options: &Options, dir: &Path) -> Result<()> {
     }
     ground.show_slots(&tell)?;
     let count = count(&clients)?;
+    for mut agent in [a, c, d, e] {
+        agent.program.terminate(PATIENCE)?;
+    }
+    tell.say("the agents are told to end: they release their slots");
     ground.clean_up(&tell)?;
     println!("{count}");
     Ok(())

@@ -16,7 +16,9 @@ use crate::{Error, Result, paths};
 /// The namespace of the pool and its agents.
 const NAMESPACE: &str = "cosid-demo";
 /// The namespace of the controller.
-const SYSTEM: &str = "cosid-system";
+const SYSTEM: &str = "cosid-demo-system";
+/// The controller's account and roles: names of the demo's own, as a cluster of the user's may have the chart installed.
+const CONTROLLER: &str = "cosid-demo-controller";
 /// The lease's length where a pool says nothing, seconds.
 pub const DEFAULT_TTL_SECONDS: u64 = 30;
 
@@ -65,7 +67,9 @@ impl Ground {
             Admin::Users { context } => tell.say(format!("using the cluster of context {context}")),
         }
         let root = paths::workspace();
-        admin.kubectl(&["apply", "-f", &text(&root.join("crds/slotpools.cosid.dev.yaml"))])?;
+        if admin.kubectl(&["get", "crd", "slotpools.cosid.dev"]).is_err() {
+            admin.kubectl(&["create", "-f", &text(&root.join("crds/slotpools.cosid.dev.yaml"))])?;
+        }
         let established = "--for=condition=Established";
         admin.kubectl(&["wait", established, "crd/slotpools.cosid.dev", "--timeout=30s"])?;
         for namespace in [SYSTEM, NAMESPACE] {
@@ -141,7 +145,7 @@ impl Ground {
             println!("{line}");
         }
         tell.say(format!("kubectl cosid slots {POOL}"));
-        let kubeconfig = cluster.admin.kubeconfig_of(SYSTEM, "cosid-controller", &cluster.dir)?;
+        let kubeconfig = cluster.admin.kubeconfig_of(SYSTEM, CONTROLLER, &cluster.dir)?;
         let mut command = Command::new(programs::path("kubectl-cosid")?);
         command.args(["slots", POOL, "-n", NAMESPACE, "--kubeconfig"]).arg(kubeconfig);
         let output = command.output().map_err(Error::io("start kubectl-cosid"))?;
@@ -156,9 +160,10 @@ impl Ground {
     pub(super) fn clean_up(self, tell: &Narrator) -> Result<()> {
         let Self::Cluster(cluster) = self else { return Ok(()) };
         if let Admin::Users { .. } = &cluster.admin {
-            tell.say("removing the pool and the demo's namespaces from your cluster; the CRD stays");
+            tell.say("removing the pool, the demo's namespaces and the controller's rights from your cluster; the CRD stays");
             cluster.admin.kubectl(&["delete", "slotpool", POOL, "-n", NAMESPACE, "--timeout=60s"])?;
-            cluster.admin.kubectl(&["delete", "namespace", NAMESPACE, SYSTEM, "--timeout=60s"])?;
+            cluster.admin.kubectl(&["delete", "namespace", NAMESPACE, SYSTEM, "--wait=false"])?;
+            cluster.admin.kubectl(&["delete", "clusterrolebinding,clusterrole", CONTROLLER])?;
         }
         Ok(())
     }
@@ -194,11 +199,15 @@ impl Admin {
         self.kubectl(&["apply", "-f", &text(&path)]).map(drop)
     }
 
+    /// Makes a namespace that is not there: the demo ends by deleting it.
     fn make_namespace(&self, namespace: &str) -> Result<()> {
-        if self.kubectl(&["get", "namespace", namespace]).is_err() {
-            self.kubectl(&["create", "namespace", namespace])?;
+        if self.kubectl(&["get", "namespace", namespace]).is_ok() {
+            return Err(Error::Setup(format!(
+                "the cluster has a namespace {namespace} already: delete it (`kubectl delete namespace {namespace}`), or \
+                 use another cluster; the demo deletes only what it made"
+            )));
         }
-        Ok(())
+        self.kubectl(&["create", "namespace", namespace]).map(drop)
     }
 
     /// Makes a service account, and what it needs to be one at the API server.
@@ -244,31 +253,34 @@ struct Access {
 
 /// Starts the controller as a service account of its own, with the rights that the chart gives it.
 fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
-    let account = "cosid-controller";
-    let kubeconfig = admin.kubeconfig_of(SYSTEM, account, dir)?;
-    admin.apply(&controllers_rights(account), dir)?;
+    let kubeconfig = admin.kubeconfig_of(SYSTEM, CONTROLLER, dir)?;
+    admin.apply(&controllers_rights(), dir)?;
     let mut command = Command::new(programs::path("cosid-controller")?);
     command.arg("--kubeconfig").arg(kubeconfig);
     command.args(["--namespace", SYSTEM, "--listen", "127.0.0.1:0"]);
-    let mut controller = Program::start(account, command, dir)?;
+    let mut controller = Program::start(CONTROLLER, command, dir)?;
     let running = || Ok(controller.has_ended()?.is_none().then_some(()));
     until(|| "the controller ended".into(), PATIENCE, running)?;
     Ok(controller)
 }
 
 /// The rights that the chart gives the controller, bound to its account.
-fn controllers_rights(account: &str) -> serde_json::Value {
+fn controllers_rights() -> serde_json::Value {
+    let (mut in_cluster, mut own) = (cosid_controller::cluster_role(), cosid_controller::own_role(SYSTEM));
+    for metadata in [&mut in_cluster.metadata, &mut own.metadata] {
+        metadata.name = Some(CONTROLLER.into());
+    }
     let bound = |kind: &str, role: &str| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-            "metadata": { "name": account, "namespace": SYSTEM },
-            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": "cosid-controller" },
-            "subjects": [{ "kind": "ServiceAccount", "name": account, "namespace": SYSTEM }],
+            "metadata": { "name": CONTROLLER, "namespace": SYSTEM },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": CONTROLLER },
+            "subjects": [{ "kind": "ServiceAccount", "name": CONTROLLER, "namespace": SYSTEM }],
         })
     };
     let items = [
-        json!(cosid_controller::cluster_role()),
-        json!(cosid_controller::own_role(SYSTEM)),
+        json!(in_cluster),
+        json!(own),
         bound("ClusterRoleBinding", "ClusterRole"),
         bound("RoleBinding", "Role"),
     ];
