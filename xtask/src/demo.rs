@@ -64,11 +64,13 @@ impl Narrator {
 /// [`Error::Wrong`] where an ID is there twice or a slot isn't where it must be; any other where something did not run.
 /// The logs are kept then.
 pub fn run(options: &Options) -> Result<()> {
+    ground::check(options)?;
     programs::build()?;
     let dir =
         tempfile::Builder::new().prefix("cosid-demo-").tempdir().map_err(Error::io("make a directory"))?;
     let played = play(options, dir.path());
-    if played.is_err() {
+    let has_logs = dir.path().read_dir().is_ok_and(|mut entries| entries.next().is_some());
+    if played.is_err() && has_logs {
         eprintln!("the logs are kept in {}", dir.keep().display());
     }
     played

@@ -16,17 +16,29 @@ use crate::{Error, Result, progress};
 /// How often something is looked at that can't be waited for.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// cargo in the source tree, as if from a shell. The cargo that runs this program has left it variables that some build
+/// scripts watch (ring's does): with them, the inner and the outer cargo would undo each other's builds.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    for (name, _) in env::vars_os() {
+        let left = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CFG_"];
+        if name.to_str().is_some_and(|name| left.iter().any(|prefix| name.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(crate::paths::workspace());
+    command
+}
+
 /// Builds all programs of the workspace, in the profile of this one. Blocks; shows its progress.
 ///
 /// # Errors
 /// [`Error::Command`] with cargo's last lines.
 pub fn build() -> Result<()> {
     progress::step("build the programs", |_| {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(cargo);
-        command
-            .args(["build", "--quiet", "--locked", "--workspace", "--bins"])
-            .current_dir(crate::paths::workspace());
+        let mut command = cargo();
+        command.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
         if !cfg!(debug_assertions) {
             command.arg("--release");
         }

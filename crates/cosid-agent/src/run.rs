@@ -184,8 +184,10 @@ fn socket_path(args: &Args) -> Result<PathBuf, Error> {
         return Ok(socket.clone());
     }
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    let runtime =
-        runtime.ok_or(Error::NoDefault { what: "the socket", option: "--socket or COSID_SOCKET" })?;
+    let runtime = runtime.ok_or(Error::NoDefault {
+        what: "the socket",
+        option: "--socket or COSID_SOCKET, such as /tmp/cosid/agent.sock (XDG_RUNTIME_DIR is not set)",
+    })?;
     Ok(PathBuf::from(runtime).join("cosid/agent.sock"))
 }
 
@@ -212,7 +214,7 @@ fn stop_signals() -> Result<oneshot::Receiver<()>, Error> {
             }
         };
         next().await;
-        tracing::info!("closing the page and releasing the slot");
+        tracing::info!("told to end: closing the page and releasing the slot, if there is one");
         // The receiver is gone only when the agent is ending anyway.
         let _ = sender.send(());
         next().await;

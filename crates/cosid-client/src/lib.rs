@@ -5,8 +5,8 @@
 //! # Ok::<(), cosid_client::Error>(())
 //! ```
 //!
-//! `COSID_SOCKET` says where the agent's socket is; in a pod with the annotation `cosid/slot: auto` it is set
-//! already. Make the generator once and keep it: clones are cheap, and threads may share one.
+//! `COSID_SOCKET` says where the agent's socket is. Make the generator once and keep it: clones are cheap, and
+//! threads may share one.
 //!
 //! ```no_run
 //! use cosid_client::Client;

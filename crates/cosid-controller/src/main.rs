@@ -11,7 +11,15 @@ use tokio::signal::unix::{SignalKind, signal};
 const BAD_CONFIGURATION: u8 = 64;
 
 fn main() -> ExitCode {
-    match start(&Args::parse()) {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help that was asked for is no failure; if nobody reads it there is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(BAD_CONFIGURATION) } else { ExitCode::SUCCESS };
+        }
+    };
+    match start(&args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cosid-controller: {error}");

@@ -11,8 +11,19 @@ use clap::Parser;
 use args::{Args, Command};
 use error::Error;
 
+/// What `sysexits.h` calls a bad command line.
+const USAGE: u8 = 64;
+
 fn main() -> ExitCode {
-    match run(Args::parse()) {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help that was asked for is no failure; if nobody reads it there is nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        }
+    };
+    match run(args) {
         Ok(text) => {
             print!("{text}");
             ExitCode::SUCCESS

@@ -1,6 +1,5 @@
 //! `cargo xtask footprint`: what an agent costs beside every pod.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -64,8 +63,7 @@ impl Footprint {
 fn build() -> Result<PathBuf> {
     // Where the toolchain is not rustup's, the target is there or the build says what is missing.
     let _ = Command::new("rustup").args(["target", "add", TARGET]).status();
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
+    let status = programs::cargo()
         .args(["build", "--quiet", "--locked", "--profile", "lean", "--target", TARGET, "-p", "cosid-agent"])
         // As in an image: an agent in a cluster reads no kubeconfig.
         .arg("--no-default-features")
@@ -73,7 +71,6 @@ fn build() -> Result<PathBuf> {
         .env("RUSTFLAGS", "-C force-unwind-tables=no -C link-arg=-Wl,-z,pack-relative-relocs")
         // ring has a little C; it needs no libc, so that the host's compiler will do.
         .env("CC_x86_64_unknown_linux_musl", "gcc")
-        .current_dir(paths::workspace())
         .status()
         .map_err(Error::io("start cargo"))?;
     if !status.success() {

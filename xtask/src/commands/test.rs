@@ -1,11 +1,9 @@
 //! `cargo xtask test`.
 
-use std::env;
-use std::ffi::OsString;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use clap::Args;
-use xtask::{Error, Result, demo, paths, programs, progress};
+use xtask::{Error, Result, demo, programs, progress};
 
 /// Flags of the tests.
 #[derive(Args)]
@@ -55,9 +53,8 @@ impl Test {
 }
 
 fn cargo(args: &[&str], rustflags: Option<&str>) -> Result<()> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
-    let mut command = Command::new(cargo);
-    command.args(args).current_dir(paths::workspace());
+    let mut command = programs::cargo();
+    command.args(args);
     if let Some(flags) = rustflags {
         command.env("RUSTFLAGS", flags);
     }

@@ -48,6 +48,22 @@ enum Admin {
     Users { context: String },
 }
 
+/// Whether there is a place to play, before minutes are spent on building: the control plane's binaries are built where
+/// they are missing, a user's cluster is asked whether it is there.
+pub(super) fn check(options: &Options) -> Result<()> {
+    match &options.context {
+        _ if options.memory => Ok(()),
+        None => crate::cluster::prepare(),
+        Some(context) => {
+            let admin = Admin::Users { context: context.clone() };
+            let reached = admin.kubectl(&["get", "--raw", "/readyz", "--request-timeout=10s"]);
+            reached
+                .map(drop)
+                .map_err(|error| Error::Setup(format!("the cluster of context {context}: {error}")))
+        }
+    }
+}
+
 impl Ground {
     /// Brings up what the options ask for, with the pool of `examples/slotpool.yaml`.
     ///
