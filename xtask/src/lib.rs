@@ -4,8 +4,11 @@
 pub mod cluster;
 pub mod demo;
 mod error;
+pub mod go;
+pub mod once;
 pub mod paths;
 pub mod programs;
 pub mod progress;
+pub mod tools;
 
 pub use error::{Error, Result};

@@ -28,6 +28,7 @@ use crate::{Error, Result, paths};
 use self::control_plane::ControlPlane;
 use self::process::Lifetime;
 pub use self::process::ProcessId;
+pub(crate) use self::process::{find_on_path, last_lines, output};
 pub use self::state::{ProcessState, State};
 
 /// What can be chosen when a [`Cluster`] is started.

@@ -211,13 +211,13 @@ fn has_setpriv() -> bool {
 }
 
 /// Where a program is on `PATH`.
-pub(super) fn find_on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn find_on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
 /// Runs a command to its end and returns its stdout.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = command_line(command);
     let output = command.stdin(Stdio::null()).output().map_err(Error::io(format_args!("run `{line}`")))?;
     if output.status.success() {
@@ -234,7 +234,7 @@ pub(super) fn command_line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn last_lines(text: &str, count: usize) -> String {
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
