@@ -6,6 +6,7 @@ pub mod demo;
 mod error;
 pub mod go;
 pub mod image;
+pub mod images;
 pub mod once;
 pub mod paths;
 pub mod programs;
