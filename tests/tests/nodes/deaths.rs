@@ -53,7 +53,7 @@ fn out_of_memory(ground: &PodGround) {
         status.last_state?.terminated.filter(|_| status.restart_count >= 2)
     });
     assert_eq!(killed.reason.as_deref(), Some("OOMKilled"));
-    assert_eq!((space.held()["shop"], space.slots()[0].fence().0), (0, 1));
+    assert_eq!((space.held()["shop"], space.slots()[0].fence()), (0, 1));
     finish(&space);
 }
 
