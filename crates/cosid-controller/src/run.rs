@@ -19,6 +19,7 @@ use crate::index::{Index, PoolKey};
 use crate::leader::{Candidate, Leadership, stand};
 use crate::metrics::Metrics;
 use crate::reconcile::Reconciler;
+use crate::reconcile::status::condition;
 use crate::schedule::{Outcome, Schedule};
 use crate::serve::serve;
 use crate::watching::{Synced, Wanted, Watching};
@@ -224,12 +225,19 @@ impl Loop {
     }
 
     fn count(&self) {
+        if !*self.leads.borrow() {
+            return;
+        }
         let index = self.parts.index();
         let counts = index.pools().filter_map(|pool| pool.status.as_ref()?.slots);
         let sum = counts.fold((0, 0, 0), |sum: (i64, i64, i64), pool| {
             (sum.0 + i64::from(pool.held), sum.1 + i64::from(pool.free), sum.2 + i64::from(pool.cooling))
         });
         self.parts.metrics.pools(index.pools().count(), sum);
+        for kind in condition::ALL {
+            let having = index.pools().filter(|pool| condition::is(pool, kind)).count();
+            self.parts.metrics.condition(kind, having);
+        }
     }
 }
 
