@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod demo;
 mod error;
 pub mod go;
+pub mod image;
 pub mod once;
 pub mod paths;
 pub mod programs;

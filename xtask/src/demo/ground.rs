@@ -53,7 +53,7 @@ enum Admin {
 pub(super) fn check(options: &Options) -> Result<()> {
     match &options.context {
         _ if options.memory => Ok(()),
-        None => crate::cluster::prepare(),
+        None => crate::cluster::prepare(false),
         Some(context) => {
             let admin = Admin::Users { context: context.clone() };
             let reached = admin.kubectl(&["get", "--raw", "/readyz", "--request-timeout=10s"]);
