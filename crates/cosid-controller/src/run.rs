@@ -58,11 +58,12 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
         Error::Setup(format!("can't listen on {}: {error}; pass another --listen", settings.listen))
     })?;
+    let listen = listener.local_addr().unwrap_or(settings.listen);
     let parts = Parts::new(client, clock, &settings);
     let serving = tokio::spawn(serve(listener, Arc::clone(&parts.metrics), Arc::clone(&parts.synced)));
     let (step_down, stepped_down) = parts.stand(&settings);
     let watches = parts.watch();
-    tracing::info!(id = settings.id, namespace = settings.namespace, "the controller runs");
+    tracing::info!(id = settings.id, namespace = settings.namespace, %listen, "the controller runs");
 
     let mut tasks = Loop::new(parts);
     tokio::select! {
