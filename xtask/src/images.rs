@@ -28,7 +28,7 @@ struct Recipe {
     test: bool,
 }
 
-const RECIPES: [Recipe; 3] = [
+const RECIPES: [Recipe; 5] = [
     Recipe {
         name: "cosid-agent",
         package: "cosid-agent",
@@ -47,6 +47,14 @@ const RECIPES: [Recipe; 3] = [
         name: "cosid-ids",
         package: "cosid-tests",
         programs: &["cosid-ids", "cosid-count"],
+        bare: false,
+        test: true,
+    },
+    Recipe { name: "id-service", package: "id-service", programs: &["id-service"], bare: false, test: true },
+    Recipe {
+        name: "forked-workers",
+        package: "forked-workers",
+        programs: &["forked-workers"],
         bare: false,
         test: true,
     },

@@ -24,6 +24,7 @@ pub struct Metrics {
     leading: Gauge<i64, AtomicI64>,
     slots: Family<Label, Gauge<i64, AtomicI64>>,
     pools: Gauge<i64, AtomicI64>,
+    conditions: Family<Label, Gauge<i64, AtomicI64>>,
 }
 
 impl Default for Metrics {
@@ -36,6 +37,7 @@ impl Default for Metrics {
         let leading = Gauge::default();
         let slots = Family::<Label, Gauge>::default();
         let pools = Gauge::default();
+        let conditions = Family::<Label, Gauge>::default();
         registry.register("reconciliations", "Reconciliations by outcome", reconciliations.clone());
         registry.register("reconciliation_seconds", "How long reconciliations took", duration.clone());
         registry.register("writes", "Objects written, by kind of write", writes.clone());
@@ -44,7 +46,19 @@ impl Default for Metrics {
         registry.register("leading", "Whether this replica leads", leading.clone());
         registry.register("slots", "Slots of all pools by state", slots.clone());
         registry.register("pools", "Pools", pools.clone());
-        Self { registry, reconciliations, duration, writes, retired, watch_failures, leading, slots, pools }
+        registry.register("pool_conditions", "Pools that have a condition", conditions.clone());
+        Self {
+            registry,
+            reconciliations,
+            duration,
+            writes,
+            retired,
+            watch_failures,
+            leading,
+            slots,
+            pools,
+            conditions,
+        }
     }
 }
 
@@ -70,9 +84,14 @@ impl Metrics {
         self.watch_failures.inc();
     }
 
-    /// Whether this replica leads.
+    /// Whether this replica leads. One that no longer does says nothing of pools: it would be what it last knew.
     pub fn leads(&self, leads: bool) {
         self.leading.set(leads.into());
+        if !leads {
+            self.pools.set(0);
+            self.slots.clear();
+            self.conditions.clear();
+        }
     }
 
     /// How many pools there are, and the sums of their counts: `(held, free, cooling)`.
@@ -83,6 +102,12 @@ impl Metrics {
         }
     }
 
+    /// How many pools have this condition.
+    pub fn condition(&self, condition: &'static str, pools: usize) {
+        let count = i64::try_from(pools).unwrap_or(i64::MAX);
+        self.conditions.get_or_create(&[("condition", condition)]).set(count);
+    }
+
     /// All of them as Prometheus' text.
     #[must_use]
     pub fn text(&self) -> String {
@@ -90,5 +115,23 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_leads_no_more_says_nothing_of_pools() {
+        let metrics = Metrics::default();
+        metrics.leads(true);
+        metrics.pools(2, (3, 4, 5));
+        metrics.condition("Exhausted", 1);
+        let exhausted = "cosid_controller_pool_conditions{condition=\"Exhausted\"} 1";
+        assert!(metrics.text().lines().any(|line| line == exhausted), "{}", metrics.text());
+        metrics.leads(false);
+        let text = metrics.text();
+        assert!(text.contains("cosid_controller_pools 0") && !text.contains("condition="), "{text}");
     }
 }

@@ -48,7 +48,7 @@ fn files() -> Result<Vec<(&'static str, String)>> {
     let crd = crd_yaml().map_err(|error| Error::Wrong(error.to_string()))?;
     Ok(vec![
         ("crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
-        ("charts/cosid/crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
+        ("charts/cosid/files/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
         ("charts/cosid/files/cluster-rules.yaml", rules(cluster_role().rules)?),
         ("charts/cosid/files/own-rules.yaml", rules(own_role("").rules)?),
         ("charts/cosid/files/referee.yaml", referee_yaml()?),
