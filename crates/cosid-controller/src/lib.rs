@@ -9,6 +9,7 @@ pub mod args;
 mod error;
 pub mod events;
 pub mod index;
+pub mod inject;
 pub mod leader;
 pub mod metrics;
 pub mod rbac;
