@@ -25,6 +25,10 @@ pub struct Metrics {
     slots: Family<Label, Gauge<i64, AtomicI64>>,
     pools: Gauge<i64, AtomicI64>,
     conditions: Family<Label, Gauge<i64, AtomicI64>>,
+    asked: Family<Label, Counter>,
+    answered: Histogram,
+    certificate: Gauge<i64, AtomicI64>,
+    without_agent: Gauge<i64, AtomicI64>,
 }
 
 impl Default for Metrics {
@@ -38,6 +42,9 @@ impl Default for Metrics {
         let slots = Family::<Label, Gauge>::default();
         let pools = Gauge::default();
         let conditions = Family::<Label, Gauge>::default();
+        let asked = Family::<Label, Counter>::default();
+        let answered = Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0]);
+        let (certificate, without_agent) = (Gauge::default(), Gauge::default());
         registry.register("reconciliations", "Reconciliations by outcome", reconciliations.clone());
         registry.register("reconciliation_seconds", "How long reconciliations took", duration.clone());
         registry.register("writes", "Objects written, by kind of write", writes.clone());
@@ -47,6 +54,18 @@ impl Default for Metrics {
         registry.register("slots", "Slots of all pools by state", slots.clone());
         registry.register("pools", "Pools", pools.clone());
         registry.register("pool_conditions", "Pools that have a condition", conditions.clone());
+        registry.register("webhook_requests", "Pods that API servers asked about, by outcome", asked.clone());
+        registry.register("webhook_seconds", "How long the webhook's answers took", answered.clone());
+        registry.register(
+            "webhook_certificate_expires_seconds",
+            "When the webhook's certificate ends, Unix time",
+            certificate.clone(),
+        );
+        registry.register(
+            "pods_without_agent",
+            "Pods that asked for an agent and have none, as the leader knows them",
+            without_agent.clone(),
+        );
         Self {
             registry,
             reconciliations,
@@ -58,6 +77,10 @@ impl Default for Metrics {
             slots,
             pools,
             conditions,
+            asked,
+            answered,
+            certificate,
+            without_agent,
         }
     }
 }
@@ -106,6 +129,22 @@ impl Metrics {
     pub fn condition(&self, condition: &'static str, pools: usize) {
         let count = i64::try_from(pools).unwrap_or(i64::MAX);
         self.conditions.get_or_create(&[("condition", condition)]).set(count);
+    }
+
+    /// The webhook answered.
+    pub fn asked(&self, outcome: &'static str, took: Duration) {
+        self.asked.get_or_create(&[("outcome", outcome)]).inc();
+        self.answered.observe(took.as_secs_f64());
+    }
+
+    /// When the certificate ends that the webhook shows, Unix ms.
+    pub fn certificate_expires(&self, at: u64) {
+        self.certificate.set(i64::try_from(at / 1_000).unwrap_or(i64::MAX));
+    }
+
+    /// How many pods asked for an agent and have none.
+    pub fn without_agent(&self, pods: usize) {
+        self.without_agent.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
     /// All of them as Prometheus' text.
