@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,6 +16,7 @@ use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, T
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -60,14 +63,26 @@ impl Ground {
 
     /// `kubeconfig` says as whom the controller runs.
     fn with(kubeconfig: impl FnOnce(&Cluster, &Path) -> PathBuf) -> Self {
+        Self::prepared(|cluster, dir| {
+            let file = dir.join("crd.yaml");
+            fs::write(&file, crd_yaml().unwrap()).unwrap();
+            cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]).unwrap();
+            cluster.kubectl(&["wait", "--for=condition=Established", "crd/slotpools.cosid.dev"]).unwrap();
+            cluster.kubectl(&["create", "namespace", "cosid-system"]).unwrap();
+            kubeconfig(cluster, dir)
+        })
+    }
+
+    /// Starts a control plane with nothing in it; `prepare` puts there what the controller needs, and says as whom it
+    /// runs.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn prepared(prepare: impl FnOnce(&Cluster, &Path) -> PathBuf) -> Self {
         let dir = tempfile::Builder::new().prefix("cosid-").tempdir().unwrap();
         let cluster = Cluster::start(Options::default()).unwrap();
-        let file = dir.path().join("crd.yaml");
-        fs::write(&file, crd_yaml().unwrap()).unwrap();
-        cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]).unwrap();
-        cluster.kubectl(&["wait", "--for=condition=Established", "crd/slotpools.cosid.dev"]).unwrap();
-        cluster.kubectl(&["create", "namespace", "cosid-system"]).unwrap();
-        let kubeconfig = kubeconfig(&cluster, dir.path());
+        let kubeconfig = prepare(&cluster, dir.path());
         let mut command = Command::new(programs::path("cosid-controller").unwrap());
         command.arg("--kubeconfig").arg(kubeconfig).args(["--listen", "127.0.0.1:0"]);
         let controller = Program::start("controller", command, dir.path()).unwrap();
@@ -93,6 +108,38 @@ impl Ground {
     #[must_use]
     pub fn controller_log(&self) -> String {
         self.controller.log()
+    }
+
+    /// What the controller answers to a GET of this path.
+    ///
+    /// # Panics
+    /// Where it is not served.
+    #[must_use]
+    pub fn ask_controller(&self, path: &str) -> String {
+        let address = || {
+            let log = self.controller_log();
+            let address = log.split("listen=").nth(1).and_then(|rest| rest.split_ascii_whitespace().next());
+            Ok(address.map(str::to_owned))
+        };
+        let address = until(|| self.controller_log(), PATIENCE, address).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: controller\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// The head of the API server's answer to whoever has this token: its headers are there whatever the answer is.
+    ///
+    /// # Panics
+    /// Where there is no answer.
+    #[must_use]
+    pub fn answer_to(&self, token: &str, method: &str, path: &str) -> http::response::Parts {
+        let kubeconfig = self.cluster.kubeconfig_with_token("asking", token).unwrap();
+        let request = http::Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let answer = self.runtime.block_on(async { connect(&kubeconfig).await.send(request).await });
+        answer.unwrap().into_parts().0
     }
 
     /// What the API server was asked by a service account since its start, as `verb resource`, in the order it was

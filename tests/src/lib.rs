@@ -6,4 +6,5 @@ pub mod ground;
 pub mod http;
 pub mod ids;
 pub mod makers;
+pub mod pods;
 pub mod referee;

@@ -31,8 +31,8 @@ pub enum Error {
     /// A part of the cluster ended, or did not become ready in time.
     #[error("{name} {what}; the last lines it wrote:\n{tail}")]
     Daemon {
-        /// `etcd` or `kube-apiserver`.
-        name: &'static str,
+        /// Its name, such as `kube-apiserver` or `node1-kubelet`.
+        name: String,
         /// What happened.
         what: String,
         /// The last lines of its output.

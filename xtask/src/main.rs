@@ -9,6 +9,7 @@ mod commands {
     pub(crate) mod codegen;
     pub(crate) mod demo;
     pub(crate) mod footprint;
+    pub(crate) mod image;
     pub(crate) mod test;
 }
 
@@ -24,6 +25,8 @@ enum Command {
     Test(commands::test::Test),
     /// Write the files that are made from the types: the CRD, the controller's rights
     Codegen(commands::codegen::Codegen),
+    /// Build the container images into target/images, as OCI archives; no container engine is needed
+    Image(commands::image::ImageArgs),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Test(test) => test.run(),
         Command::Codegen(codegen) => codegen.run(),
+        Command::Image(image) => image.run(),
         Command::Footprint(footprint) => footprint.run(),
     };
     result.unwrap_or_else(|error| {

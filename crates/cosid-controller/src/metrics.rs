@@ -28,6 +28,7 @@ pub struct Metrics {
     answered: Histogram,
     certificate: Gauge<i64, AtomicI64>,
     without_agent: Gauge<i64, AtomicI64>,
+    conditions: Family<Label, Gauge<i64, AtomicI64>>,
 }
 
 impl Default for Metrics {
@@ -43,6 +44,7 @@ impl Default for Metrics {
         let asked = Family::<Label, Counter>::default();
         let answered = Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0]);
         let (certificate, without_agent) = (Gauge::default(), Gauge::default());
+        let conditions = Family::<Label, Gauge>::default();
         registry.register("reconciliations", "Reconciliations by outcome", reconciliations.clone());
         registry.register("reconciliation_seconds", "How long reconciliations took", duration.clone());
         registry.register("writes", "Objects written, by kind of write", writes.clone());
@@ -63,6 +65,7 @@ impl Default for Metrics {
             "Pods that asked for an agent and have none, as the leader knows them",
             without_agent.clone(),
         );
+        registry.register("pool_conditions", "Pools that have a condition", conditions.clone());
         Self {
             registry,
             reconciliations,
@@ -77,6 +80,7 @@ impl Default for Metrics {
             answered,
             certificate,
             without_agent,
+            conditions,
         }
     }
 }
@@ -103,9 +107,14 @@ impl Metrics {
         self.watch_failures.inc();
     }
 
-    /// Whether this replica leads.
+    /// Whether this replica leads. One that no longer does says nothing of pools: it would be what it last knew.
     pub fn leads(&self, leads: bool) {
         self.leading.set(leads.into());
+        if !leads {
+            self.pools.set(0);
+            self.slots.clear();
+            self.conditions.clear();
+        }
     }
 
     /// How many pools there are, and the sums of their counts: `(held, free, cooling)`.
@@ -132,6 +141,12 @@ impl Metrics {
         self.without_agent.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
+    /// How many pools have this condition.
+    pub fn condition(&self, condition: &'static str, pools: usize) {
+        let count = i64::try_from(pools).unwrap_or(i64::MAX);
+        self.conditions.get_or_create(&[("condition", condition)]).set(count);
+    }
+
     /// All of them as Prometheus' text.
     #[must_use]
     pub fn text(&self) -> String {
@@ -139,5 +154,23 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replica_that_leads_no_more_says_nothing_of_pools() {
+        let metrics = Metrics::default();
+        metrics.leads(true);
+        metrics.pools(2, (3, 4, 5));
+        metrics.condition("Exhausted", 1);
+        let exhausted = "cosid_controller_pool_conditions{condition=\"Exhausted\"} 1";
+        assert!(metrics.text().lines().any(|line| line == exhausted), "{}", metrics.text());
+        metrics.leads(false);
+        let text = metrics.text();
+        assert!(text.contains("cosid_controller_pools 0") && !text.contains("condition="), "{text}");
     }
 }

@@ -21,6 +21,7 @@ use crate::leader::{Candidate, Leadership, stand};
 use crate::metrics::Metrics;
 use crate::missing::Missing;
 use crate::reconcile::Reconciler;
+use crate::reconcile::status::condition;
 use crate::schedule::{Outcome, Schedule};
 use crate::serve::serve;
 use crate::watching::{Synced, Wanted, Watching};
@@ -75,9 +76,7 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     let listener = TcpListener::bind(settings.listen).await.map_err(|error| {
         Error::Setup(format!("can't listen on {}: {error}; pass another --listen", settings.listen))
     })?;
-    if let Ok(address) = listener.local_addr() {
-        tracing::info!(%address, "health and metrics are served");
-    }
+    let listen = listener.local_addr().unwrap_or(settings.listen);
     let parts = Parts::new(client, clock, &settings);
     let webhook = match &settings.injector {
         Injector::Webhook(webhook) => Some(parts.webhook(&settings, webhook).await?),
@@ -89,7 +88,7 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     let (step_down, stepped_down) = parts.stand(&settings);
     let watches = parts.watch();
     let missing = (!matches!(settings.injector, Injector::None)).then(|| parts.look_for_missing(&settings));
-    tracing::info!(id = settings.id, namespace = settings.namespace, "the controller runs");
+    tracing::info!(id = settings.id, namespace = settings.namespace, %listen, "the controller runs");
 
     let mut tasks = Loop::new(parts);
     tokio::select! {
@@ -307,12 +306,19 @@ impl Loop {
     }
 
     fn count(&self) {
+        if !*self.leads.borrow() {
+            return;
+        }
         let index = self.parts.index();
         let counts = index.pools().filter_map(|pool| pool.status.as_ref()?.slots);
         let sum = counts.fold((0, 0, 0), |sum: (i64, i64, i64), pool| {
             (sum.0 + i64::from(pool.held), sum.1 + i64::from(pool.free), sum.2 + i64::from(pool.cooling))
         });
         self.parts.metrics.pools(index.pools().count(), sum);
+        for kind in condition::ALL {
+            let having = index.pools().filter(|pool| condition::is(pool, kind)).count();
+            self.parts.metrics.condition(kind, having);
+        }
     }
 }
 

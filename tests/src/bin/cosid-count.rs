@@ -11,12 +11,24 @@ use cosid_tests::ids::{self, Count};
 #[derive(Parser)]
 struct Args {
     /// Files of 8-byte little-endian IDs.
-    #[arg(required = true)]
+    #[arg(required_unless_present = "dump")]
     files: Vec<PathBuf>,
+    /// Write all files of a directory to standard output, for a test that can't read the disk they are on.
+    #[arg(long, value_name = "DIR", conflicts_with = "files")]
+    dump: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    if let Some(dir) = args.dump {
+        return match ids::dump(&dir, &mut std::io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     match ids::read(&args.files).map(ids::count) {
         Ok(Count { ids, equal, example }) => {
             if let Some(id) = example {

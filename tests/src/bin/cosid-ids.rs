@@ -2,16 +2,18 @@
 //! test or demo then counts.
 //!
 //! What happens to it goes to standard output, a JSON object a line: `started`, `refused` (and why), `resumed`, `moved`
-//! (to another slot), `done`.
+//! (to another slot), `told` (to end), `done`. As the first process of a container it ends when it is told to.
 
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use cosid_client::{Client, Generator};
+use cosid_client::{Client, Generator, LeaseState};
 use serde_json::json;
 
 /// Makes IDs and writes them to a file, 8 bytes each, little-endian.
@@ -23,9 +25,15 @@ struct Args {
     /// The generator's name.
     #[arg(long, default_value = "orders")]
     generator: String,
-    /// How many IDs to make.
+    /// How many IDs to make; without it, as many as there is time for until SIGTERM.
     #[arg(long)]
-    count: u64,
+    count: Option<u64>,
+    /// How many seconds it goes on after SIGTERM.
+    #[arg(long, default_value_t = 0)]
+    grace: u64,
+    /// How many MiB of memory to take after the first batch, and never to give back.
+    #[arg(long, default_value_t = 0)]
+    hoard: usize,
     /// How many to make a second, at most; 0 for as many as there are.
     #[arg(long, default_value_t = 0)]
     rate: u64,
@@ -35,9 +43,12 @@ struct Args {
     /// How many seconds without an ID until it gives up.
     #[arg(long, default_value_t = 60)]
     patience: u64,
-    /// The file they are appended to.
+    /// The file they are appended to; its directory is made.
+    #[arg(long, required_unless_present = "idle")]
+    out: Option<PathBuf>,
+    /// Make none, only wait to be told to end.
     #[arg(long)]
-    out: PathBuf,
+    idle: bool,
 }
 
 fn main() -> ExitCode {
@@ -51,20 +62,25 @@ fn main() -> ExitCode {
 }
 
 fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
-    let mut out = OpenOptions::new().create(true).append(true).open(&args.out)?;
+    let mut end = End::new(Duration::from_secs(args.grace))?;
+    let Some(path) = args.out.as_ref().filter(|_| !args.idle) else { return end.wait() };
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+    let mut out = OpenOptions::new().create(true).append(true).open(path)?;
     let patience = Duration::from_secs(args.patience);
     let client = Client::connect_to(&args.socket)?.with_timeout(Duration::from_millis(200));
     let generator = patiently(patience, || client.generator(&args.generator))?;
-    say("started", &json!({ "slot": generator.slot() }));
+    say("started", &json!({ "slot": generator.slot(), "floorAhead": floor_ahead(&client) }));
 
     let start = Instant::now();
     let mut slot = generator.slot();
     let mut made = 0_u64;
     let mut last = Instant::now();
     let mut refused = false;
-    while made < args.count {
+    let mut hoard = Vec::new();
+    let count = args.count.unwrap_or(u64::MAX);
+    while made < count && !end.has_come() {
         pace(args.rate, made, start);
-        let batch = usize::try_from(u64::from(args.batch).min(args.count - made))?;
+        let batch = usize::try_from(u64::from(args.batch).min(count - made))?;
         let mut ids = vec![0_u64; batch];
         match generator.next_ids(&mut ids) {
             Ok(()) => {
@@ -74,10 +90,15 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
                 last = Instant::now();
                 slot = went_on(&generator, slot, refused);
                 refused = false;
+                // Not zeroes: the kernel would not give memory for those.
+                hoard.resize(args.hoard << 20, 1_u8);
             }
             Err(error) if last.elapsed() < patience => {
                 if !refused {
-                    say("refused", &json!({ "slot": slot, "made": made, "why": error.to_string() }));
+                    let kind = if error.is_transient() { "transient" } else { "final" };
+                    let detail =
+                        json!({ "slot": slot, "made": made, "kind": kind, "why": error.to_string() });
+                    say("refused", &detail);
                 }
                 refused = true;
                 // An absent agent is refused at once: ask again soon, not in a tight loop.
@@ -88,6 +109,47 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     }
     say("done", &json!({ "made": made, "slot": slot }));
     Ok(())
+}
+
+/// Its end, which SIGTERM begins.
+struct End {
+    told: Arc<AtomicBool>,
+    grace: Duration,
+    since: Option<Instant>,
+}
+
+impl End {
+    fn new(grace: Duration) -> io::Result<Self> {
+        let told = Arc::<AtomicBool>::default();
+        signal_hook::flag::register(signal_hook::consts::SIGTERM, Arc::clone(&told))?;
+        Ok(Self { told, grace, since: None })
+    }
+
+    fn has_come(&mut self) -> bool {
+        if self.since.is_none() && self.told.load(Ordering::Relaxed) {
+            self.since = Some(Instant::now());
+            say("told", &json!({ "goesOnFor": self.grace.as_secs() }));
+        }
+        self.since.is_some_and(|since| since.elapsed() >= self.grace)
+    }
+
+    fn wait(&mut self) -> Result<(), Box<dyn std::error::Error>> {
+        while !self.has_come() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+/// How many milliseconds the window's floor is ahead of this machine's clock: what a first ID has to wait.
+fn floor_ahead(client: &Client) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+    match client.lease().map(|lease| lease.state) {
+        Ok(LeaseState::Held(held)) => {
+            u128::from(held.floor).saturating_sub(now).try_into().unwrap_or(u64::MAX)
+        }
+        _ => 0,
+    }
 }
 
 /// Says what changed since the last batch: another slot, or the same one after a refusal.

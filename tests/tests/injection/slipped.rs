@@ -58,8 +58,7 @@ async fn counted(controller: &Injecting, count: usize) {
 /// What Prometheus would read.
 fn metrics(log: &str) -> String {
     use std::io::{Read as _, Write as _};
-    let address =
-        log.split("metrics are served address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = log.split(" listen=").nth(1).and_then(|rest| rest.split_whitespace().next());
     let mut stream = std::net::TcpStream::connect(address.unwrap()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();

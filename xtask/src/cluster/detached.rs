@@ -8,10 +8,10 @@ use serde::Serialize;
 
 use crate::{Error, Result};
 
+use super::Options;
 use super::control_plane::{self, ControlPlane};
 use super::process::{Lifetime, ProcessId};
 use super::state::{self, State};
-use super::{Options, build};
 
 /// What [`up`] found or did.
 #[derive(Debug)]
@@ -42,12 +42,12 @@ pub struct Status {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessStatus {
-    /// `etcd` or `kube-apiserver`.
+    /// Its name, such as `kube-apiserver` or `node1-kubelet`.
     pub name: String,
-    /// Its version.
+    /// The version of Kubernetes or etcd; empty for what is neither.
     pub version: String,
-    /// The port of 127.0.0.1 that clients use.
-    pub port: u16,
+    /// The port of 127.0.0.1 that clients use, if there is one.
+    pub port: Option<u16>,
     /// The process.
     pub id: ProcessId,
     /// Whether it still runs.
@@ -59,12 +59,13 @@ pub struct ProcessStatus {
 ///
 /// # Errors
 /// [`Error::State`] when `dir` holds anything else; otherwise as for [`super::Cluster::start`].
-pub fn up(dir: &Path) -> Result<Up> {
+pub fn up(dir: &Path, nodes: u8) -> Result<Up> {
     // Looked at before anything is built or made, and again once nobody else can change it.
     if let Found::Up(state) = look(dir)? {
         return Ok(Up::Already(state));
     }
-    let binaries = build::binaries()?;
+    let options = Options { nodes, ..Options::default() };
+    let binaries = super::prepared(&options)?;
     let mut lock = state::lock(dir)?;
     match look(dir)? {
         Found::Up(state) => return Ok(Up::Already(state)),
@@ -74,7 +75,7 @@ pub fn up(dir: &Path) -> Result<Up> {
         }
         Found::Nothing => {}
     }
-    let control_plane = ControlPlane::start(dir, &binaries, Options::default(), Lifetime::Detached)?;
+    let control_plane = ControlPlane::start(dir, &binaries, options, Lifetime::Detached)?;
     drop(lock);
     Ok(Up::Started(control_plane.state().clone()))
 }
@@ -152,7 +153,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("thesis.txt");
         fs::write(&file, "x").unwrap();
-        assert!(matches!(up(dir.path()), Err(Error::State { .. })));
+        assert!(matches!(up(dir.path(), 0), Err(Error::State { .. })));
         assert_eq!(down(dir.path()).unwrap(), None);
         assert!(file.exists());
     }

@@ -1,19 +1,24 @@
-//! A real Kubernetes control plane (etcd and kube-apiserver) on this machine's loopback, with no root and no
-//! container engine. Several live side by side: each has its own directory, ports, certificates and data.
+//! A real Kubernetes on this machine, with no container engine: a control plane (etcd and kube-apiserver) on its
+//! loopback, without root; or, as root, in a network namespace together with real nodes (containerd, kubelet,
+//! kube-proxy). Several live side by side: each has its own directory, ports, certificates and data.
 //!
 //! [`Cluster`] is for tests and the demo: it ends with the program that started it. [`detached`] is what
 //! `cargo xtask cluster` uses: it goes on until `down`.
 //!
-//! There is no controller manager. So a namespace has no `default` service account, a deleted namespace stays
+//! Without nodes there is no controller manager either. So a namespace has no `default` service account, a deleted namespace stays
 //! `Terminating`, and an object whose owner is gone is not collected: give each test a namespace of its own.
 
 mod build;
 mod control_plane;
 pub mod detached;
+mod fleet;
 mod kubeconfig;
+mod network;
+mod node;
 mod pki;
 mod ports;
 mod process;
+mod relay;
 mod state;
 
 use std::fs;
@@ -28,6 +33,8 @@ use crate::{Error, Result, paths};
 use self::control_plane::ControlPlane;
 use self::process::Lifetime;
 pub use self::process::ProcessId;
+pub(crate) use self::process::{find_on_path, last_lines, output};
+pub use self::relay::relay;
 pub use self::state::{ProcessState, State};
 
 /// What can be chosen when a [`Cluster`] is started.
@@ -36,6 +43,8 @@ pub struct Options {
     /// More arguments for kube-apiserver, such as `--service-account-max-token-expiration=1h`; they come last, so
     /// they win over the ones it has.
     pub apiserver_args: Vec<String>,
+    /// How many nodes: 0 for a control plane alone. Nodes need root.
+    pub nodes: u8,
 }
 
 /// A control plane that lives as long as this value. Dropping it ends its processes and removes its directory; when
@@ -64,12 +73,25 @@ pub struct Cluster {
     control_plane: Mutex<ControlPlane>,
 }
 
-/// Builds the control plane's binaries where the cache lacks them: minutes, with progress on stderr.
+/// Builds the control plane's binaries, and the nodes' if they are wanted, where the cache lacks them: minutes, with
+/// progress on stderr.
 ///
 /// # Errors
 /// [`Error::Setup`] without Go.
-pub fn prepare() -> Result<()> {
-    build::binaries().map(drop)
+pub fn prepare(nodes: bool) -> Result<()> {
+    build::binaries()?;
+    if nodes {
+        build::node_binaries()?;
+    }
+    Ok(())
+}
+
+/// Whether this machine can have nodes: root, network namespaces, and some programs.
+///
+/// # Errors
+/// [`Error::Setup`] with what is missing.
+pub fn check_nodes() -> Result<()> {
+    network::check()
 }
 
 impl Cluster {
@@ -80,7 +102,7 @@ impl Cluster {
     /// # Errors
     /// [`Error::Setup`] without Go; [`Error::Daemon`] with the end of its log when one does not come up.
     pub fn start(options: Options) -> Result<Self> {
-        let binaries = build::binaries()?;
+        let binaries = prepared(&options)?;
         let parent = paths::cache()?.join("clusters");
         fs::create_dir_all(&parent).map_err(Error::io(format_args!("make {}", parent.display())))?;
         state::remove_orphans(&parent)?;
@@ -128,7 +150,7 @@ impl Cluster {
     /// # Errors
     /// [`Error::Command`] with its output when it fails.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
-        process::output(self.kubectl_command(&self.kubeconfig).args(args))
+        output(self.kubectl_command(&self.kubeconfig).args(args))
     }
 
     /// A command that runs this Kubernetes version's `kubectl` with a kubeconfig; the caller adds the arguments.
@@ -213,7 +235,76 @@ impl Cluster {
         control_plane.wait_ready()
     }
 
+    /// The names of the nodes.
+    ///
+    /// # Errors
+    /// [`Error::Setup`] where there are none, here and in all that is done to nodes.
+    pub fn node_names(&self) -> Result<Vec<String>> {
+        Ok(self.lock().nodes()?.0.names())
+    }
+
+    /// Gives all nodes a container image (an OCI archive), under the name it has in it.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with what containerd says about it.
+    pub fn load_image(&self, archive: &Path) -> Result<()> {
+        self.lock().nodes()?.0.import(archive)
+    }
+
+    /// Cuts a node off from the network: nothing leaves it or reaches it. What runs there goes on.
+    ///
+    /// # Errors
+    /// [`Error::Command`] where its cable can't be unplugged.
+    pub fn cut_node(&self, name: &str) -> Result<()> {
+        self.lock().nodes()?.1.ip(&format!("link set {name} down"))
+    }
+
+    /// Connects a node again.
+    ///
+    /// # Errors
+    /// [`Error::Command`] where its cable can't be plugged in.
+    pub fn join_node(&self, name: &str) -> Result<()> {
+        self.lock().nodes()?.1.ip(&format!("link set {name} up"))
+    }
+
+    /// Switches a node off as if its power had gone: all its processes are killed, its disk stays.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where a process can't be ended.
+    pub fn switch_node_off(&self, name: &str) -> Result<()> {
+        self.lock().nodes()?.0.node(name)?.off()
+    }
+
+    /// Switches a node on again, with the images it had. It is ready some seconds later.
+    ///
+    /// # Errors
+    /// [`Error::Daemon`] where one of its parts does not come up.
+    pub fn switch_node_on(&self, name: &str) -> Result<()> {
+        let mut control_plane = self.lock();
+        let (fleet, network, ledger) = control_plane.nodes()?;
+        fleet.switch_on(name, network, ledger)
+    }
+
+    /// Runs a program of this machine in a node's namespaces, and returns what it wrote to stdout.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with its output when it fails.
+    pub fn run_on_node(&self, name: &str, program: &str, args: &[&str]) -> Result<String> {
+        // Not under the lock: it may take long.
+        let mut command = self.lock().nodes()?.0.node(name)?.command(Path::new(program));
+        output(command.args(args))
+    }
+
     fn lock(&self) -> MutexGuard<'_, ControlPlane> {
         self.control_plane.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// All binaries that these options need, built before anything is started.
+fn prepared(options: &Options) -> Result<build::Binaries> {
+    if options.nodes > 0 {
+        check_nodes()?;
+        build::node_binaries()?;
+    }
+    build::binaries()
 }

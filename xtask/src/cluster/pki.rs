@@ -15,8 +15,10 @@ use rcgen::{
 
 use crate::{Error, Result};
 
-/// The names and addresses that the API server is reached by; the last is its own service's.
-const SERVER_NAMES: [&str; 7] = [
+use super::kubeconfig::{self, User};
+
+/// The names and addresses that the API server is reached by, its own service's among them.
+const SERVER_NAMES: [&str; 8] = [
     "localhost",
     "kubernetes",
     "kubernetes.default",
@@ -24,6 +26,8 @@ const SERVER_NAMES: [&str; 7] = [
     "kubernetes.default.svc.cluster.local",
     "127.0.0.1",
     "10.96.0.1",
+    // The control plane's address where there are nodes.
+    "10.250.0.1",
 ];
 
 /// A certificate file and its key file.
@@ -41,6 +45,20 @@ pub(super) struct Pki {
     pub(super) admin: Pair,
     pub(super) service_account_key: PathBuf,
     pub(super) service_account_public_key: PathBuf,
+    /// Whom kubelets take the API server for.
+    pub(super) kubelet_client: Pair,
+}
+
+/// The kubeconfig files of what there is besides the API server where there are nodes.
+#[derive(Debug)]
+pub(super) struct NodeUsers {
+    pub(super) ca: PathBuf,
+    pub(super) service_account_key: PathBuf,
+    pub(super) controller_manager: PathBuf,
+    pub(super) scheduler: PathBuf,
+    pub(super) proxy: PathBuf,
+    /// One a node.
+    pub(super) kubelets: Vec<PathBuf>,
 }
 
 /// Where the certificate authority's certificate is.
@@ -48,8 +66,9 @@ pub(super) fn ca(cluster: &Path) -> PathBuf {
     cluster.join("pki/ca.crt")
 }
 
-/// Makes everything anew in `pki/` of the cluster's directory.
-pub(super) fn create(cluster: &Path) -> Result<Pki> {
+/// Makes everything anew in `pki/` of the cluster's directory; `nodes` gets the kubeconfigs of that many nodes, for an
+/// API server at `server`.
+pub(super) fn create(cluster: &Path, nodes: u8, server: &str) -> Result<(Pki, NodeUsers)> {
     let dir = cluster.join("pki");
     fs::create_dir_all(&dir).map_err(Error::io(format_args!("make {}", dir.display())))?;
     let authority = authority()?;
@@ -62,13 +81,35 @@ pub(super) fn create(cluster: &Path) -> Result<Pki> {
     write(&service_account_key, &tokens.serialize_pem())?;
     write(&service_account_public_key, &tokens.public_key_pem())?;
 
-    let server = CertificateParams::new(SERVER_NAMES.map(String::from))?;
+    let names = CertificateParams::new(SERVER_NAMES.map(String::from))?;
     let apiserver =
-        issue(&authority, server, "kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth, &dir, "apiserver")?;
-    let mut client = CertificateParams::default();
-    client.distinguished_name.push(DnType::OrganizationName, "system:masters");
-    let admin = issue(&authority, client, "admin", ExtendedKeyUsagePurpose::ClientAuth, &dir, "admin")?;
-    Ok(Pki { ca, apiserver, admin, service_account_key, service_account_public_key })
+        issue(&authority, names, "kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth, &dir, "apiserver")?;
+    let client = |group: Option<&str>, user: &str, file: &str| {
+        let mut params = CertificateParams::default();
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
+        }
+        issue(&authority, params, user, ExtendedKeyUsagePurpose::ClientAuth, &dir, file)
+    };
+    let admin = client(Some("system:masters"), "admin", "admin")?;
+    let kubelet_client = client(Some("system:masters"), "apiserver-kubelet-client", "kubelet-client")?;
+
+    let user = |group: Option<&str>, user: &str, file: &str| {
+        let path = dir.join(format!("{file}.kubeconfig"));
+        kubeconfig::write(&path, server, &ca, &User::Certificate(&client(group, user, file)?)).map(|()| path)
+    };
+    let kubelet =
+        |number| user(Some("system:nodes"), &format!("system:node:node{number}"), &format!("node{number}"));
+    let users = NodeUsers {
+        controller_manager: user(None, "system:kube-controller-manager", "controller-manager")?,
+        scheduler: user(None, "system:kube-scheduler", "scheduler")?,
+        proxy: user(None, "system:kube-proxy", "kube-proxy")?,
+        kubelets: (1..=nodes).map(kubelet).collect::<Result<_>>()?,
+        ca: ca.clone(),
+        service_account_key: service_account_key.clone(),
+    };
+    let pki = Pki { ca, apiserver, admin, service_account_key, service_account_public_key, kubelet_client };
+    Ok((pki, users))
 }
 
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>> {
@@ -115,7 +156,8 @@ mod tests {
     #[test]
     fn keys_are_readable_by_their_user_only() {
         let dir = tempfile::tempdir().unwrap();
-        let pki = create(dir.path()).unwrap();
+        let (pki, users) = create(dir.path(), 2, "https://10.250.0.1:20000").unwrap();
+        assert_eq!(users.kubelets.len(), 2);
         for key in [&pki.admin.key, &pki.apiserver.key, &pki.service_account_key] {
             let mode = fs::metadata(key).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{}", key.display());

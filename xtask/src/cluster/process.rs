@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -96,91 +97,167 @@ pub(super) enum Lifetime {
     Detached,
 }
 
+/// Where a daemon runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// On this machine.
+    Here,
+    /// In the network namespace of that process.
+    Network(ProcessId),
+    /// In all namespaces of the node whose PID 1 that process is.
+    Node(ProcessId),
+}
+
+impl Place {
+    /// What goes before a command so that it runs there.
+    pub(super) fn prefix(self) -> Vec<String> {
+        match self {
+            Self::Here => Vec::new(),
+            Self::Network(process) => {
+                vec!["nsenter".into(), format!("--net=/proc/{}/ns/net", process.pid), "--".into()]
+            }
+            Self::Node(init) => {
+                let target = format!("--target={}", init.pid);
+                ["nsenter", &target, "--mount", "--net", "--pid", "--uts", "--"].map(String::from).into()
+            }
+        }
+    }
+
+    /// A command that runs there.
+    pub(super) fn command(self, program: &Path) -> Command {
+        let mut words = self.prefix().into_iter();
+        let Some(first) = words.next() else { return Command::new(program) };
+        let mut command = Command::new(first);
+        command.args(words).arg(program);
+        command
+    }
+}
+
 /// A part of the cluster: what it is started with, and its process while it runs.
 #[derive(Debug)]
 pub(super) struct Daemon {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     program: PathBuf,
     args: Vec<String>,
     log: PathBuf,
     lifetime: Lifetime,
-    running: Option<(ProcessId, Child)>,
+    /// What it starts is not the program itself but the program's parent.
+    forks: bool,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    id: ProcessId,
+    /// The process itself, or its parent in another pid namespace, which ends with it.
+    child: Child,
 }
 
 impl Daemon {
-    pub(super) fn new(
-        name: &'static str,
-        bin: &Path,
-        args: Vec<String>,
-        dir: &Path,
-        lifetime: Lifetime,
-    ) -> Self {
+    /// A program of the directory `bin` by this name.
+    pub(super) fn new(name: &str, bin: &Path, args: Vec<String>, dir: &Path, lifetime: Lifetime) -> Self {
+        Self::of(name, &bin.join(name), args, dir, lifetime)
+    }
+
+    /// A program under a name of its own.
+    pub(super) fn of(name: &str, program: &Path, args: Vec<String>, dir: &Path, lifetime: Lifetime) -> Self {
         let log = dir.join(format!("{name}.log"));
-        Self { name, program: bin.join(name), args, log, lifetime, running: None }
+        Self { name: name.into(), program: program.into(), args, log, lifetime, forks: false, running: None }
+    }
+
+    /// The program starts a child, and that is the daemon.
+    pub(super) fn forking(mut self) -> Self {
+        self.forks = true;
+        self
     }
 
     /// Starts it, its output appended to its log. One that runs is left alone.
-    pub(super) fn start(&mut self) -> Result<()> {
+    pub(super) fn start(&mut self, place: Place) -> Result<()> {
         if self.has_ended().is_none() && self.running.is_some() {
             return Ok(());
         }
         let starting = || format!("start {}", self.program.display());
         let log =
             OpenOptions::new().create(true).append(true).open(&self.log).map_err(Error::io(starting()))?;
-        let mut command = self.command();
+        let mut command = self.command(place);
         command.stdin(Stdio::null()).stderr(log.try_clone().map_err(Error::io(starting()))?).stdout(log);
         // Its own group: the terminal's Ctrl-C must not end it before its owner has decided to.
         command.process_group(0);
         let mut child = spawn(command).map_err(Error::io(starting()))?;
-        if let Some(id) = ProcessId::of(child.id()) {
-            self.running = Some((id, child));
+        let forks = self.forks || matches!(place, Place::Node(_));
+        let id = if forks { only_child(&mut child) } else { ProcessId::of(child.id()) };
+        if let Some(id) = id {
+            self.running = Some(Running { id, child });
             return Ok(());
         }
         let status = child.wait().map_err(Error::io(starting()))?;
         Err(self.failure(format!("ended at once ({status})")))
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, place: Place) -> Command {
         let mut command = match self.lifetime {
             Lifetime::Owner if has_setpriv() => {
                 let mut setpriv = Command::new("setpriv");
-                setpriv.args(["--pdeathsig", "KILL", "--"]).arg(&self.program);
+                setpriv.args(["--pdeathsig", "KILL", "--"]).args(place.prefix()).arg(&self.program);
                 setpriv
             }
-            _ => Command::new(&self.program),
+            _ => place.command(&self.program),
         };
         command.args(&self.args);
         command
     }
 
     pub(super) fn id(&self) -> Option<ProcessId> {
-        self.running.as_ref().map(|(id, _)| *id)
+        self.running.as_ref().map(|running| running.id)
     }
 
     /// How it ended, if it did.
     pub(super) fn has_ended(&mut self) -> Option<String> {
-        let (_, child) = self.running.as_mut()?;
-        let status = child.try_wait().ok()??;
+        let running = self.running.as_mut()?;
+        let status = running.child.try_wait().ok()??;
         self.running = None;
         Some(format!("ended by itself ({status})"))
     }
 
+    /// Stops it, or lets it go on.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
-        let Some(id) = self.id() else { return Ok(()) };
-        id.signal(signal).map(drop).map_err(Error::io(format_args!("signal {}", self.name)))
+        let Some(Running { id, child }) = &self.running else { return Ok(()) };
+        // A parent that sees its child stopped stops too, and has to be woken as well.
+        let parent = ProcessId::of(child.id()).filter(|parent| parent != id);
+        let mut both = std::iter::once(*id).chain(parent);
+        both.try_for_each(|process| process.signal(signal).map(drop))
+            .map_err(Error::io(format_args!("signal {}", self.name)))
     }
 
     /// Kills it and returns when it has gone. It does not get to end in order: kube-apiserver would wait up to a
     /// minute for its open watches.
     pub(super) fn kill(&mut self) -> Result<()> {
-        let Some((id, mut child)) = self.running.take() else { return Ok(()) };
-        id.end().and_then(|_| child.wait()).map(drop).map_err(Error::io(format_args!("end {}", self.name)))
+        let Some(Running { id, mut child }) = self.running.take() else { return Ok(()) };
+        id.end()
+            .and_then(|_| child.kill())
+            .and_then(|()| child.wait())
+            .map(drop)
+            .map_err(Error::io(format_args!("end {}", self.name)))
     }
 
     /// An error about it that shows the end of its log.
     pub(super) fn failure(&self, what: String) -> Error {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
-        Error::Daemon { name: self.name, what, tail: last_lines(&log, 15) }
+        Error::Daemon { name: self.name.clone(), what, tail: last_lines(&log, 15) }
+    }
+}
+
+/// The process that this one has started, as soon as it has; `None` where it ends without.
+fn only_child(parent: &mut Child) -> Option<ProcessId> {
+    let children = format!("/proc/{0}/task/{0}/children", parent.id());
+    loop {
+        let first = fs::read_to_string(&children).ok().and_then(|pids| {
+            pids.split_ascii_whitespace().next().and_then(|pid| pid.parse().ok()).and_then(ProcessId::of)
+        });
+        if first.is_some() || !matches!(parent.try_wait(), Ok(None)) {
+            return first;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -211,13 +288,13 @@ fn has_setpriv() -> bool {
 }
 
 /// Where a program is on `PATH`.
-pub(super) fn find_on_path(program: &str) -> Option<PathBuf> {
+pub(crate) fn find_on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
 }
 
 /// Runs a command to its end and returns its stdout.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = command_line(command);
     let output = command.stdin(Stdio::null()).output().map_err(Error::io(format_args!("run `{line}`")))?;
     if output.status.success() {
@@ -234,7 +311,7 @@ pub(super) fn command_line(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-pub(super) fn last_lines(text: &str, count: usize) -> String {
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
@@ -274,16 +351,12 @@ mod tests {
     #[test]
     fn a_daemon_is_ended_and_an_unexpected_end_is_seen() {
         let dir = tempfile::tempdir().unwrap();
-        let new = |args: &[&str]| Daemon {
-            name: "sh",
-            program: "/bin/sh".into(),
-            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-            log: dir.path().join("sh.log"),
-            lifetime: Lifetime::Owner,
-            running: None,
+        let new = |args: &[&str]| {
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            Daemon::new("sh", Path::new("/bin"), args, dir.path(), Lifetime::Owner)
         };
         let mut lives = new(&["-c", "read _ < /dev/zero"]);
-        lives.start().unwrap();
+        lives.start(Place::Here).unwrap();
         let id = lives.id().unwrap();
         assert!(id.is_running());
         lives.kill().unwrap();
@@ -291,7 +364,7 @@ mod tests {
 
         let mut ends = new(&["-c", "echo no luck; exit 3"]);
         // A program this short may have ended when it is looked at first: that is reported just the same.
-        let error = match ends.start() {
+        let error = match ends.start(Place::Here) {
             Ok(()) => loop {
                 if let Some(what) = ends.has_ended() {
                     break ends.failure(what);
@@ -302,5 +375,30 @@ mod tests {
         };
         let text = error.to_string();
         assert!(text.contains("exit status: 3") && text.contains("no luck"), "{text}");
+    }
+
+    #[test]
+    fn a_daemon_behind_a_parent_is_the_child_and_takes_the_parent_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "read _ < /dev/zero & wait";
+        let args = vec!["-c".to_owned(), script.to_owned()];
+        let mut daemon = Daemon::new("sh", Path::new("/bin"), args, dir.path(), Lifetime::Owner).forking();
+        daemon.start(Place::Here).unwrap();
+        let parent = ProcessId::of(daemon.running.as_ref().unwrap().child.id()).unwrap();
+        let id = daemon.id().unwrap();
+        assert_ne!(id, parent);
+        daemon.signal(Signal::STOP).unwrap();
+        daemon.signal(Signal::CONT).unwrap();
+        daemon.kill().unwrap();
+        assert!(!id.is_running() && !parent.is_running());
+    }
+
+    #[test]
+    fn the_words_before_a_command_say_where_it_runs() {
+        let process = ProcessId { pid: 7, started: 1 };
+        assert!(Place::Here.prefix().is_empty());
+        assert_eq!(Place::Network(process).prefix(), ["nsenter", "--net=/proc/7/ns/net", "--"]);
+        let node = Place::Node(process).command(Path::new("/bin/kubelet"));
+        assert_eq!(command_line(&node), "nsenter --target=7 --mount --net --pid --uts -- /bin/kubelet");
     }
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-use super::process::ProcessId;
+use super::fleet;
+use super::process::{Daemon, ProcessId};
 
 /// A cluster as its directory describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,10 @@ pub struct State {
     pub kubeconfig: PathBuf,
     /// The `kubectl` of the same version.
     pub kubectl: PathBuf,
+    /// How many nodes it has.
+    pub nodes: u8,
+    /// How the names of its nodes' cgroups begin.
+    pub cgroups: String,
     /// What was started.
     pub processes: Vec<ProcessState>,
 }
@@ -38,12 +43,12 @@ pub struct State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProcessState {
-    /// `etcd` or `kube-apiserver`.
+    /// Its name, such as `kube-apiserver` or `node1-kubelet`.
     pub name: String,
-    /// Its version.
+    /// The version of Kubernetes or etcd; empty for what is neither.
     pub version: String,
-    /// The port of 127.0.0.1 that clients use.
-    pub port: u16,
+    /// The port of 127.0.0.1 that clients use, if there is one.
+    pub port: Option<u16>,
     /// The process.
     pub id: ProcessId,
 }
@@ -65,6 +70,44 @@ impl State {
 
     fn is_orphan(&self) -> bool {
         !self.is_of_this_boot() || self.owner.is_some_and(|owner| !owner.is_running())
+    }
+}
+
+/// The state of a cluster while it is being changed: written down at each change.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    dir: PathBuf,
+    state: State,
+}
+
+impl Ledger {
+    /// Begins it, before anything is started: whatever happens from here on can be cleaned up by a later run.
+    pub(super) fn begin(dir: &Path, state: State) -> Result<Self> {
+        write(dir, &state)?;
+        Ok(Self { dir: dir.to_owned(), state })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// A daemon has been started, for the first time or again.
+    pub(super) fn started(&mut self, daemon: &Daemon, version: &str, port: Option<u16>) -> Result<()> {
+        let Some(id) = daemon.id() else { return Ok(()) };
+        self.state.processes.retain(|process| process.name != daemon.name);
+        let process = ProcessState { name: daemon.name.clone(), version: version.into(), port, id };
+        self.state.processes.push(process);
+        write(&self.dir, &self.state)
+    }
+
+    /// The API server has been ready.
+    pub(super) fn ready(&mut self) -> Result<()> {
+        self.state.ready = true;
+        write(&self.dir, &self.state)
     }
 }
 
@@ -113,6 +156,9 @@ pub(super) fn remove(dir: &Path, state: &State) -> Result<Vec<String>> {
         if process.id.end().map_err(Error::io(format_args!("end {}", process.name)))? {
             ended.push(process.name.clone());
         }
+    }
+    if state.nodes > 0 && state.is_of_this_boot() {
+        fleet::remove_cgroups(&state.cgroups)?;
     }
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -168,7 +214,14 @@ mod tests {
             server: "https://127.0.0.1:20001".into(),
             kubeconfig: "/run/admin.kubeconfig".into(),
             kubectl: "/bin/kubectl".into(),
-            processes: vec![ProcessState { name: "etcd".into(), version: "v3.7.0".into(), port: 20_000, id }],
+            nodes: 0,
+            cgroups: "cosid-20001".into(),
+            processes: vec![ProcessState {
+                name: "etcd".into(),
+                version: "v3.7.0".into(),
+                port: Some(20_000),
+                id,
+            }],
         }
     }
 

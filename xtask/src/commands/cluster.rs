@@ -1,17 +1,25 @@
 //! `cargo xtask cluster up|down|status`.
 
+use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{Args, Subcommand, ValueEnum};
+use xtask::cluster;
 use xtask::cluster::detached::{self, Up};
 use xtask::{Error, Result, paths};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// Build what is missing, start it, and print where the kubeconfig is
-    Up(Place),
+    Up {
+        #[command(flatten)]
+        place: Place,
+        /// How many nodes (containerd, kubelet, kube-proxy), which need root; 0 for a control plane only
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=9))]
+        nodes: u8,
+    },
     /// End what `up` started and remove its state
     Down(Place),
     /// Say what runs, on which ports, in which versions; exit code 1 when nothing does
@@ -21,6 +29,17 @@ pub(crate) enum Command {
         /// Output format
         #[arg(short, long, default_value = "text")]
         output: Output,
+    },
+    /// Relay a port of this machine into a cluster's network; `up` starts it
+    #[command(hide = true)]
+    Relay {
+        /// A process in that network
+        #[arg(long)]
+        network: u32,
+        #[arg(long)]
+        listen: SocketAddrV4,
+        #[arg(long)]
+        to: SocketAddrV4,
     },
 }
 
@@ -55,21 +74,28 @@ impl Place {
 impl Command {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self {
-            Self::Up(place) => up(&place),
+            Self::Up { place, nodes } => up(&place, nodes),
             Self::Down(place) => down(&place.dir()?),
             Self::Status { place, output } => status(&place, output),
+            Self::Relay { network, listen, to } => {
+                cluster::relay(network, listen, to).map(|()| ExitCode::FAILURE)
+            }
         }
     }
 }
 
-fn up(place: &Place) -> Result<ExitCode> {
+fn up(place: &Place, nodes: u8) -> Result<ExitCode> {
     let start = Instant::now();
     let dir = place.dir()?;
-    let (state, how) = match detached::up(&dir)? {
+    let (state, how) = match detached::up(&dir, nodes)? {
         Up::Started(state) => (state, format!("up after {:.1} s", start.elapsed().as_secs_f64())),
         Up::Already(state) => (state, "already up".to_owned()),
     };
-    println!("Kubernetes {} is {how} at {}", state.kubernetes, state.server);
+    if state.nodes != nodes {
+        println!("note: what is up there has {} nodes; `down` first for another number", state.nodes);
+    }
+    let with = if state.nodes == 0 { String::new() } else { format!(" with {} nodes", state.nodes) };
+    println!("Kubernetes {}{with} is {how} at {}", state.kubernetes, state.server);
     println!("kubeconfig: {}", state.kubeconfig.display());
     println!(
         "next:       {} --kubeconfig {} get namespaces",
@@ -102,9 +128,10 @@ fn status(place: &Place, output: Output) -> Result<ExitCode> {
         }
         Output::Text => {
             for process in &status.processes {
-                let (pid, port) = (process.id.pid, process.port);
+                let port = process.port.map(|port| format!(", 127.0.0.1:{port}")).unwrap_or_default();
                 let doing = if process.running { "runs" } else { "has ended" };
-                println!("{:<15} {:<8} {doing}, pid {pid}, 127.0.0.1:{port}", process.name, process.version);
+                let (name, version, pid) = (&process.name, &process.version, process.id.pid);
+                println!("{name:<24} {version:<8} {doing}, pid {pid}{port}");
             }
             if let Some(kubeconfig) = &status.kubeconfig {
                 println!("ready: {}; kubeconfig: {}", status.ready, kubeconfig.display());

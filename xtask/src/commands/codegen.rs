@@ -51,7 +51,7 @@ fn files() -> Result<Vec<(&'static str, String)>> {
     let crd = crd_yaml().map_err(|error| Error::Wrong(error.to_string()))?;
     Ok(vec![
         ("crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
-        ("charts/cosid/crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
+        ("charts/cosid/files/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
         ("charts/cosid/files/cluster-rules.yaml", rules(cluster_role().rules)?),
         ("charts/cosid/files/own-rules.yaml", rules(own_role("").rules)?),
         ("charts/cosid/files/policy-cluster-rules.yaml", rules(injector_cluster_role(false).rules)?),
@@ -82,8 +82,8 @@ fn injector_policy() -> Result<String> {
         image: "{{.Values.agent.image|toJson}}",
         log: "{{.Values.agent.log|toJson}}",
         // In lines of their own, so that YAML does not put quotes around them, which theirs would end.
-        requests: "// The chart's values.\n{{.Values.agent.resources.requests|default(dict)|toJson}}",
-        limits: "// The chart's values.\n{{.Values.agent.resources.limits|default(dict)|toJson}}",
+        requests: "// The chart's values.\n{{ include \"cosid.quantities\" .Values.agent.resources.requests }}",
+        limits: "// The chart's values.\n{{ include \"cosid.quantities\" .Values.agent.resources.limits }}",
     };
     let mut text = NOTE.to_owned();
     for object in policy::policies("{{.Release.Namespace}}", &defaults) {

@@ -9,11 +9,9 @@ use clap::Args;
 use cosid_client::Client;
 use xtask::demo::ground::{DEFAULT_TTL_SECONDS, Ground};
 use xtask::demo::{Narrator, Options, POOL};
+use xtask::images::{self, Build};
 use xtask::programs::{self, Program};
-use xtask::{Error, Result, paths, progress};
-
-/// What the agent is built for: static, so that it runs in an image with nothing else in it.
-const TARGET: &str = "x86_64-unknown-linux-musl";
+use xtask::{Error, Result, progress};
 
 /// How many starts the median is taken of.
 const STARTS: usize = 20;
@@ -29,7 +27,7 @@ pub(crate) struct Footprint {}
 
 impl Footprint {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        let agent = progress::step("build the lean agent (minutes)", |_| build())?;
+        let agent = progress::step("build the lean agent (minutes)", |_| images::agent(Build::Lean))?;
         programs::build()?;
         let dir = tempfile::tempdir().map_err(Error::io("make a directory"))?;
         let tell = Narrator::start();
@@ -58,26 +56,6 @@ impl Footprint {
         );
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn build() -> Result<PathBuf> {
-    // Where the toolchain is not rustup's, the target is there or the build says what is missing.
-    let _ = Command::new("rustup").args(["target", "add", TARGET]).status();
-    let status = programs::cargo()
-        .args(["build", "--quiet", "--locked", "--profile", "lean", "--target", TARGET, "-p", "cosid-agent"])
-        // As in an image: an agent in a cluster reads no kubeconfig.
-        .arg("--no-default-features")
-        // A panic ends it, so that nothing unwinds; and relative relocations take a word each, not three.
-        .env("RUSTFLAGS", "-C force-unwind-tables=no -C link-arg=-Wl,-z,pack-relative-relocs")
-        // ring has a little C; it needs no libc, so that the host's compiler will do.
-        .env("CC_x86_64_unknown_linux_musl", "gcc")
-        .status()
-        .map_err(Error::io("start cargo"))?;
-    if !status.success() {
-        let command = format!("cargo build --profile lean --target {TARGET} -p cosid-agent");
-        return Err(Error::Command { command, status: status.to_string(), output: "see above".into() });
-    }
-    Ok(paths::workspace().join("target").join(TARGET).join("lean/cosid-agent"))
 }
 
 /// `args` are made before: they ask the API server for a token.

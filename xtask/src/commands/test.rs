@@ -17,7 +17,7 @@ impl Test {
     pub(crate) fn run(self) -> Result<ExitCode> {
         if !self.memory {
             // Minutes on a new machine, and the reason to stop where it can't be: first, and with its progress shown.
-            xtask::cluster::prepare()?;
+            xtask::cluster::prepare(false)?;
         }
         programs::build()?;
         if self.memory {

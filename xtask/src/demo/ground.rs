@@ -4,10 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
+use crate::admin::{Access, Admin};
 use crate::cluster::{Cluster, Options as ClusterOptions};
 use crate::demo::{Narrator, Options, PATIENCE, POOL};
 use crate::programs::{self, Program, until};
@@ -42,18 +41,12 @@ pub struct InCluster {
     _controller: Program,
 }
 
-/// Who may do everything.
-enum Admin {
-    Own(Box<Cluster>),
-    Users { context: String },
-}
-
 /// Whether there is a place to play, before minutes are spent on building: the control plane's binaries are built where
 /// they are missing, a user's cluster is asked whether it is there.
 pub(super) fn check(options: &Options) -> Result<()> {
     match &options.context {
         _ if options.memory => Ok(()),
-        None => crate::cluster::prepare(),
+        None => crate::cluster::prepare(false),
         Some(context) => {
             let admin = Admin::Users { context: context.clone() };
             let reached = admin.kubectl(&["get", "--raw", "/readyz", "--request-timeout=10s"]);
@@ -89,7 +82,7 @@ impl Ground {
         let established = "--for=condition=Established";
         admin.kubectl(&["wait", established, "crd/slotpools.cosid.dev", "--timeout=30s"])?;
         for namespace in [SYSTEM, NAMESPACE] {
-            admin.make_namespace(namespace)?;
+            make_namespace(&admin, namespace)?;
         }
         admin.kubectl(&["apply", "-n", NAMESPACE, "-f", &text(&root.join("examples/slotpool.yaml"))])?;
         tell.say("applied the CRD and examples/slotpool.yaml");
@@ -185,88 +178,6 @@ impl Ground {
     }
 }
 
-impl Admin {
-    fn command(&self) -> Command {
-        match self {
-            Self::Own(cluster) => cluster.kubectl_command(cluster.kubeconfig()),
-            Self::Users { context } => {
-                let mut command = Command::new("kubectl");
-                command.args(["--context", context]);
-                command
-            }
-        }
-    }
-
-    fn kubectl(&self, args: &[&str]) -> Result<String> {
-        let output = self.command().args(args).output().map_err(Error::io("start kubectl"))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        Err(Error::Command {
-            command: format!("kubectl {}", args.join(" ")),
-            status: output.status.to_string(),
-            output: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
-    }
-
-    fn apply(&self, objects: &serde_json::Value, dir: &Path) -> Result<()> {
-        let path = dir.join("objects.json");
-        fs::write(&path, objects.to_string()).map_err(Error::io(format_args!("write {}", path.display())))?;
-        self.kubectl(&["apply", "-f", &text(&path)]).map(drop)
-    }
-
-    /// Makes a namespace that is not there: the demo ends by deleting it.
-    fn make_namespace(&self, namespace: &str) -> Result<()> {
-        if self.kubectl(&["get", "namespace", namespace]).is_ok() {
-            return Err(Error::Setup(format!(
-                "the cluster has a namespace {namespace} already: delete it (`kubectl delete namespace {namespace}`), or \
-                 use another cluster; the demo deletes only what it made"
-            )));
-        }
-        self.kubectl(&["create", "namespace", namespace]).map(drop)
-    }
-
-    /// Makes a service account, and what it needs to be one at the API server.
-    fn access(&self, namespace: &str, account: &str) -> Result<Access> {
-        if self.kubectl(&["get", "serviceaccount", account, "-n", namespace]).is_err() {
-            self.kubectl(&["create", "serviceaccount", account, "-n", namespace])?;
-        }
-        let token = self.kubectl(&["create", "token", account, "-n", namespace])?.trim().to_owned();
-        let view = self.kubectl(&["config", "view", "--raw", "--minify", "--flatten", "-o", "json"])?;
-        let wrong = |what: &str| Error::Wrong(format!("`kubectl config view` has no {what}"));
-        let view: serde_json::Value =
-            serde_json::from_str(&view).map_err(|error| wrong(&error.to_string()))?;
-        let cluster = &view["clusters"][0]["cluster"];
-        let server = cluster["server"].as_str().ok_or_else(|| wrong("server"))?.to_owned();
-        let ca =
-            cluster["certificate-authority-data"].as_str().and_then(|data| BASE64_STANDARD.decode(data).ok());
-        Ok(Access { server, ca: ca.ok_or_else(|| wrong("certificate authority"))?, token })
-    }
-
-    /// A kubeconfig with a service account's token, as people have them.
-    fn kubeconfig_of(&self, namespace: &str, account: &str, dir: &Path) -> Result<PathBuf> {
-        let Access { server, ca, token } = self.access(namespace, account)?;
-        let cluster = json!({ "server": server, "certificate-authority-data": BASE64_STANDARD.encode(ca) });
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": account,
-            "clusters": [{ "name": "cluster", "cluster": cluster }],
-            "users": [{ "name": account, "user": { "token": token } }],
-            "contexts": [{ "name": account, "context": { "cluster": "cluster", "user": account, "namespace": namespace } }],
-        });
-        let path = dir.join(format!("{account}.kubeconfig"));
-        fs::write(&path, config.to_string()).map_err(Error::io(format_args!("write {}", path.display())))?;
-        Ok(path)
-    }
-}
-
-/// What a service account needs to be one at the API server.
-struct Access {
-    server: String,
-    /// PEM.
-    ca: Vec<u8>,
-    token: String,
-}
-
 /// Starts the controller as a service account of its own, with the rights that the chart gives it.
 fn start_controller(admin: &Admin, dir: &Path) -> Result<Program> {
     let kubeconfig = admin.kubeconfig_of(SYSTEM, CONTROLLER, dir)?;
@@ -301,6 +212,17 @@ fn controllers_rights() -> serde_json::Value {
         bound("RoleBinding", "Role"),
     ];
     json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
+/// Makes a namespace that is not there: the demo ends by deleting it.
+fn make_namespace(admin: &Admin, namespace: &str) -> Result<()> {
+    if admin.kubectl(&["get", "namespace", namespace]).is_ok() {
+        return Err(Error::Setup(format!(
+            "the cluster has a namespace {namespace} already: delete it (`kubectl delete namespace {namespace}`), or \
+             use another cluster; the demo deletes only what it made"
+        )));
+    }
+    admin.kubectl(&["create", "namespace", namespace]).map(drop)
 }
 
 fn text(path: &Path) -> String {

@@ -14,6 +14,8 @@ const LONGEST: usize = 200;
 
 /// Condition types.
 pub mod condition {
+    use cosid_kube::pool::SlotPool;
+
     /// Slots can be acquired.
     pub const READY: &str = "Ready";
     /// No slot is to be had.
@@ -22,6 +24,15 @@ pub mod condition {
     pub const DELETING: &str = "Deleting";
     /// Slots that are passed over, because their Lease can't be read or used.
     pub const QUARANTINED: &str = "Quarantined";
+    /// All of them.
+    pub const ALL: [&str; 4] = [READY, EXHAUSTED, DELETING, QUARANTINED];
+
+    /// Whether a pool's status says so.
+    #[must_use]
+    pub fn is(pool: &SlotPool, kind: &str) -> bool {
+        let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|found| found.type_ == kind && found.status == "True")
+    }
 }
 
 /// What was found of a pool.

@@ -1,0 +1,96 @@
+//! StatefulSets, whose pods have a number.
+
+use cosid_tests::pods::{App, PodGround, PodSpace, is_ready};
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{Case, Needs};
+
+pub(super) const CASES: &[Case] = &[
+    ("a_pod_of_a_statefulset_holds_the_slot_of_its_number", Needs::AnyCluster, each_its_own),
+    (
+        "a_pod_forced_off_a_node_that_is_cut_off_waits_for_its_slot_or_takes_another_as_annotated",
+        Needs::OwnNodes,
+        forced,
+    ),
+];
+
+fn each_its_own(ground: &PodGround) {
+    let space = ground.space("ordinals", 8, 30);
+    space.deploy_stateful("db", 5, &App::new("ordinal"));
+    let pods = space.wait_ready("db", 5);
+    let held = space.held();
+    for (number, pod) in pods.keys().enumerate() {
+        assert_eq!((pod.as_str(), held[pod] as usize), (format!("db-{number}").as_str(), number));
+    }
+    space.wait_says("db-4", "started");
+    space.scale("statefulset/db", 0);
+    space.wait_gone("db");
+    space.count();
+}
+
+fn forced(ground: &PodGround) {
+    let space = ground.space("forced", 16, 15);
+    let app = |slot: &str| App::new(slot).rate(20_000).arg("--patience=600");
+    space.deploy_stateful("strict", 1, &app("ordinal"));
+    space.wait_ready("strict", 1);
+    let node = node_of(&space.pod("strict-0").unwrap());
+    // Slot 0 is taken, so that this one's is another from the start: it is slot 1 that is fought over there.
+    space.deploy_stateful("easy", 2, &app("prefer:ordinal"));
+    space.wait_ready("easy", 2);
+    let old = space.held();
+    assert_eq!((old["strict-0"], old["easy-1"]), (0, 1));
+
+    // Both of them on the node that is lost.
+    let easy_node = node_of(&space.pod("easy-1").unwrap());
+    let cluster = ground.cluster();
+    for node in [&node, &easy_node] {
+        let _ = ground.try_kubectl(&["cordon", node]);
+    }
+    let other = cluster.node_names().unwrap().into_iter().find(|name| *name != node).unwrap();
+    if easy_node == node {
+        let _ = ground.kubectl(&["uncordon", &other]);
+    }
+    cluster.cut_node(&node).unwrap();
+    if easy_node != node {
+        // The replacements need a node that is not lost.
+        let _ = ground.kubectl(&["uncordon", &easy_node]);
+    }
+    let was = |pod: &str| space.pod(pod).unwrap().metadata.uid;
+    let (strict, easy) = (was("strict-0"), was("easy-1"));
+    let force = ["delete", "pod", "strict-0", "easy-1", "--force", "--grace-period=0"];
+    let _ = space.kubectl(&force);
+    let anew = |pod: &str, old: &Option<String>| space.pod(pod).filter(|found| found.metadata.uid != *old);
+    // The old process still runs, and its lease is live: the one that may takes another slot at once.
+    let easy_again = space.wait("easy-1 does not come back", || anew("easy-1", &easy).filter(is_ready));
+    assert!(easy_again.metadata.uid != easy);
+    let strict_again = space.wait("strict-0 does not come back", || anew("strict-0", &strict));
+    let slot = || space.slots().into_iter().find(|slot| slot.number == 0).unwrap();
+    let fence = slot().fence();
+    assert!(!is_ready(&strict_again), "it waits for slot 0, which is live");
+    let again = space.wait("strict-0 does not get its slot", || anew("strict-0", &strict).filter(is_ready));
+    assert_eq!(space.held()["strict-0"], 0);
+    assert!(slot().fence() > fence);
+    space.wait_says("strict-0", "started");
+
+    cluster.join_node(&node).unwrap();
+    ready_again(ground, &space, &node);
+    assert_eq!(again.metadata.uid, space.pod("strict-0").unwrap().metadata.uid);
+    space.scale("statefulset/strict", 0);
+    space.scale("statefulset/easy", 0);
+    space.wait_gone("strict");
+    space.wait_gone("easy");
+    space.count();
+}
+
+pub(super) fn node_of(pod: &Pod) -> String {
+    pod.spec.as_ref().unwrap().node_name.clone().unwrap()
+}
+
+/// Waits until a node that was lost takes pods again.
+pub(super) fn ready_again(ground: &PodGround, space: &PodSpace<'_>, node: &str) {
+    let _ = ground.kubectl(&["uncordon", node]);
+    let condition = "jsonpath={.status.conditions[?(@.type=='Ready')].status}{.spec.taints}";
+    space.wait(&format!("{node} is not back"), || {
+        (ground.kubectl(&["get", "node", node, "--output", condition]) == "True").then_some(())
+    });
+}
