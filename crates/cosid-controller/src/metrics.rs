@@ -24,11 +24,11 @@ pub struct Metrics {
     leading: Gauge<i64, AtomicI64>,
     slots: Family<Label, Gauge<i64, AtomicI64>>,
     pools: Gauge<i64, AtomicI64>,
-    conditions: Family<Label, Gauge<i64, AtomicI64>>,
     asked: Family<Label, Counter>,
     answered: Histogram,
     certificate: Gauge<i64, AtomicI64>,
     without_agent: Gauge<i64, AtomicI64>,
+    conditions: Family<Label, Gauge<i64, AtomicI64>>,
 }
 
 impl Default for Metrics {
@@ -41,10 +41,10 @@ impl Default for Metrics {
         let leading = Gauge::default();
         let slots = Family::<Label, Gauge>::default();
         let pools = Gauge::default();
-        let conditions = Family::<Label, Gauge>::default();
         let asked = Family::<Label, Counter>::default();
         let answered = Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0]);
         let (certificate, without_agent) = (Gauge::default(), Gauge::default());
+        let conditions = Family::<Label, Gauge>::default();
         registry.register("reconciliations", "Reconciliations by outcome", reconciliations.clone());
         registry.register("reconciliation_seconds", "How long reconciliations took", duration.clone());
         registry.register("writes", "Objects written, by kind of write", writes.clone());
@@ -53,7 +53,6 @@ impl Default for Metrics {
         registry.register("leading", "Whether this replica leads", leading.clone());
         registry.register("slots", "Slots of all pools by state", slots.clone());
         registry.register("pools", "Pools", pools.clone());
-        registry.register("pool_conditions", "Pools that have a condition", conditions.clone());
         registry.register("webhook_requests", "Pods that API servers asked about, by outcome", asked.clone());
         registry.register("webhook_seconds", "How long the webhook's answers took", answered.clone());
         registry.register(
@@ -66,6 +65,7 @@ impl Default for Metrics {
             "Pods that asked for an agent and have none, as the leader knows them",
             without_agent.clone(),
         );
+        registry.register("pool_conditions", "Pools that have a condition", conditions.clone());
         Self {
             registry,
             reconciliations,
@@ -76,11 +76,11 @@ impl Default for Metrics {
             leading,
             slots,
             pools,
-            conditions,
             asked,
             answered,
             certificate,
             without_agent,
+            conditions,
         }
     }
 }
@@ -125,12 +125,6 @@ impl Metrics {
         }
     }
 
-    /// How many pools have this condition.
-    pub fn condition(&self, condition: &'static str, pools: usize) {
-        let count = i64::try_from(pools).unwrap_or(i64::MAX);
-        self.conditions.get_or_create(&[("condition", condition)]).set(count);
-    }
-
     /// The webhook answered.
     pub fn asked(&self, outcome: &'static str, took: Duration) {
         self.asked.get_or_create(&[("outcome", outcome)]).inc();
@@ -145,6 +139,12 @@ impl Metrics {
     /// How many pods asked for an agent and have none.
     pub fn without_agent(&self, pods: usize) {
         self.without_agent.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    }
+
+    /// How many pools have this condition.
+    pub fn condition(&self, condition: &'static str, pools: usize) {
+        let count = i64::try_from(pools).unwrap_or(i64::MAX);
+        self.conditions.get_or_create(&[("condition", condition)]).set(count);
     }
 
     /// All of them as Prometheus' text.

@@ -29,8 +29,8 @@ const STARTING: &str = "status.phase=Pending";
 const ALIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
 /// How often all pods are walked through.
 const WALK: Duration = Duration::from_secs(900);
-/// How often those that are known are looked at again.
-const RECHECK: Duration = Duration::from_secs(30);
+/// How often those that are known are looked at again: they may have ended since they run.
+const RECHECK: Duration = Duration::from_secs(60);
 /// How many pods a page has.
 const PAGE: u32 = 500;
 /// The most that are known, and counted, at once.
@@ -72,15 +72,16 @@ impl Missing {
             tokio::select! {
                 Some(event) = events.next() => match event {
                     Ok(Seen::Apply(pod) | Seen::InitApply(pod)) => self.judge(&pod, &mut known),
-                    // It runs, or is gone: the next look at those known tells.
-                    Ok(Seen::Delete(_) | Seen::Init | Seen::InitDone) => {}
+                    // It runs, or is gone.
+                    Ok(Seen::Delete(pod)) => self.recheck(&mut known, |uid| pod.uid().as_ref() == Some(uid)).await,
+                    Ok(Seen::Init | Seen::InitDone) => {}
                     Err(error) => {
                         self.metrics.watch_failed();
                         tracing::warn!(%error, "the watch of starting pods broke off; trying on");
                     }
                 },
                 _ = walk.tick() => self.walk(&mut known).await,
-                _ = recheck.tick() => self.recheck(&mut known).await,
+                _ = recheck.tick() => self.recheck(&mut known, |_| true).await,
             }
             self.metrics.without_agent(known.len());
         }
@@ -103,10 +104,10 @@ impl Missing {
         }
     }
 
-    /// Forgets those that have gone or ended.
-    async fn recheck(&self, known: &mut Known) {
+    /// Forgets those of `which` that have gone or ended.
+    async fn recheck(&self, known: &mut Known, which: impl Fn(&String) -> bool) {
         let mut gone = Vec::new();
-        for (uid, pod) in known.iter() {
+        for (uid, pod) in known.iter().filter(|(uid, _)| which(uid)) {
             let (namespace, name) = (pod.namespace.as_deref(), pod.name.as_deref());
             let pods: Api<Metadata> = Api::namespaced(self.client.clone(), namespace.unwrap_or_default());
             let alive =

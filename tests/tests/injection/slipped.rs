@@ -8,7 +8,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::{DeleteParams, WatchEvent, WatchParams};
 
-use crate::ground::{Ground, LONG, SHOP, auto, blocking, is_injected};
+use crate::ground::{Ground, Injecting, LONG, SHOP, auto, blocking, is_injected};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_made_while_nothing_injects_is_let_through_by_ignore_and_reported() {
@@ -35,32 +35,30 @@ async fn a_pod_made_while_nothing_injects_is_let_through_by_ignore_and_reported(
     assert_eq!((about.kind.as_deref(), about.uid), (Some("Pod"), made.metadata.uid));
     assert!(event.note.as_ref().unwrap().contains("Delete the pod, so that it is made anew"), "{event:?}");
 
-    let log = blocking(move || {
-        let counted = |count: &str| {
-            metrics(&next.program.log()).contains(&format!("cosid_controller_pods_without_agent {count}"))
-        };
-        assert!(counted("1"));
-        next
-    });
-    let next = log.await;
+    counted(&next, 1).await;
     ground
         .pods(SHOP)
         .delete(&made.metadata.name.unwrap(), &DeleteParams::default().grace_period(0))
         .await
         .unwrap();
-    let gone = async {
-        while !metrics(&next.program.log()).contains("cosid_controller_pods_without_agent 0") {
-            tokio::time::sleep(Duration::from_millis(200)).await;
+    counted(&next, 0).await;
+}
+
+/// Waits until so many pods are known to be without an agent.
+async fn counted(controller: &Injecting, count: usize) {
+    let wanted = format!("cosid_controller_pods_without_agent {count}");
+    let counted = async {
+        while !metrics(&controller.program.log()).lines().any(|line| line == wanted) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(LONG, gone).await.unwrap();
+    tokio::time::timeout(LONG, counted).await.unwrap();
 }
 
 /// What Prometheus would read.
 fn metrics(log: &str) -> String {
     use std::io::{Read as _, Write as _};
-    let address =
-        log.split(" listen=").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = log.split(" listen=").nth(1).and_then(|rest| rest.split_whitespace().next());
     let mut stream = std::net::TcpStream::connect(address.unwrap()).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();

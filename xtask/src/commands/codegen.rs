@@ -82,8 +82,8 @@ fn injector_policy() -> Result<String> {
         image: "{{.Values.agent.image|toJson}}",
         log: "{{.Values.agent.log|toJson}}",
         // In lines of their own, so that YAML does not put quotes around them, which theirs would end.
-        requests: "// The chart's values.\n{{.Values.agent.resources.requests|default(dict)|toJson}}",
-        limits: "// The chart's values.\n{{.Values.agent.resources.limits|default(dict)|toJson}}",
+        requests: "// The chart's values.\n{{ include \"cosid.quantities\" .Values.agent.resources.requests }}",
+        limits: "// The chart's values.\n{{ include \"cosid.quantities\" .Values.agent.resources.limits }}",
     };
     let mut text = NOTE.to_owned();
     for object in policy::policies("{{.Release.Namespace}}", &defaults) {
