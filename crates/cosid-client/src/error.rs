@@ -13,8 +13,8 @@ use cosid_id::{NextError, Wait};
 pub enum Error {
     /// Nobody said where the agent's socket is.
     #[error(
-        "COSID_SOCKET is not set, so there is no agent to get a slot from; in Kubernetes give the pod an agent beside it \
-         (examples/pod.yaml), elsewhere start `cosid-agent --store memory`, and set COSID_SOCKET to its socket"
+        "COSID_SOCKET is not set, so there is no agent to get a slot from; in Kubernetes annotate the pod with \
+         `cosid/slot: auto` (docs/injection.md), elsewhere start `cosid-agent --store memory`, and set COSID_SOCKET to its socket"
     )]
     NoSocket,
     /// The path cannot be a Unix socket's.

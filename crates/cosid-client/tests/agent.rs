@@ -131,7 +131,7 @@ fn a_missing_variable_is_said_with_the_next_step() {
 fn in_a_process_without_the_variable() {
     let error = Client::connect().unwrap_err();
     assert!(matches!(error, Error::NoSocket), "{error}");
-    assert!(error.to_string().contains("examples/pod.yaml"), "{error}");
+    assert!(error.to_string().contains("cosid/slot: auto"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What the chart renders.
 
-use cosid_controller::{cluster_role, own_role, referee};
+use cosid_controller::inject::Agent;
+use cosid_controller::inject::policy::{Defaults, policies};
+use cosid_controller::{cluster_role, injector_cluster_role, injector_own_role, own_role, referee};
 use serde_json::{Value, json};
 use xtask::paths;
 
@@ -75,6 +77,50 @@ fn the_generated_files_are_rendered_as_they_are() {
     }
     assert_eq!(find(&objects, "ClusterRole", "cosid-controller")["rules"], json!(cluster_role().rules));
     assert_eq!(find(&objects, "Role", "cosid-controller")["rules"], json!(own_role(SYSTEM).rules));
+}
+
+#[test]
+fn each_way_of_injection_has_its_objects_and_rights_and_the_chart_says_what_agents_are() {
+    let render = |mode: &str| render(&set(&[mode, "agent.resources.limits.cpu=2", "agent.log=warn"]));
+    let agent = r#"{"requests":{"cpu":"5m","memory":"8Mi"},"limits":{"cpu":"2","memory":"32Mi"}}"#;
+    let by_webhook = render("injector.mode=webhook");
+    let args = &find(&by_webhook, "Deployment", "cosid-controller")["spec"]["template"]["spec"]["containers"]
+        [0]["args"];
+    for arg in ["--injector=webhook", "--agent-log=warn", &format!("--agent-resources={agent}")] {
+        assert!(args.as_array().unwrap().contains(&json!(arg)), "{args}");
+    }
+    let webhook = &find(&by_webhook, "MutatingWebhookConfiguration", "cosid-injector")["webhooks"][0];
+    assert_eq!(
+        (&webhook["failurePolicy"], &webhook["clientConfig"]["caBundle"]),
+        (&json!("Ignore"), &Value::Null)
+    );
+    let service = &webhook["clientConfig"]["service"];
+    assert_eq!((&service["name"], &service["namespace"]), (&json!("cosid-webhook"), &json!(SYSTEM)));
+    assert_eq!(find(&by_webhook, "Service", "cosid-webhook")["spec"]["ports"][0]["targetPort"], "webhook");
+    assert_eq!(find(&by_webhook, "Role", "cosid-injector")["rules"], json!(injector_own_role(SYSTEM).rules));
+
+    let by_policy = render("injector.mode=policy");
+    let image = json!(Agent::default().image).to_string();
+    let text = "// The chart's values.\n";
+    let defaults = Defaults {
+        image: &image,
+        log: "\"warn\"",
+        requests: &format!("{text}{}", r#"{"cpu":"5m","memory":"8Mi"}"#),
+        limits: &format!("{text}{}", r#"{"cpu":"2","memory":"32Mi"}"#),
+    };
+    for made in policies(SYSTEM, &defaults) {
+        let found = find(&by_policy, made["kind"].as_str().unwrap(), "cosid-injector");
+        assert_eq!(found["spec"], made["spec"], "{}", called(&made));
+    }
+    for (objects, with_webhook) in [(&by_webhook, true), (&by_policy, false)] {
+        let rules = &find(objects, "ClusterRole", "cosid-injector")["rules"];
+        assert_eq!(rules, &json!(injector_cluster_role(with_webhook).rules));
+    }
+    for objects in [by_policy, render("injector.mode=none")] {
+        let is_left =
+            |object: &Value| object["kind"] == "Service" || object["kind"] == "MutatingWebhookConfiguration";
+        assert!(!objects.iter().any(is_left));
+    }
 }
 
 #[test]

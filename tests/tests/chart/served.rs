@@ -132,7 +132,7 @@ fn alerts_ask_for_metrics_that_exist(ground: &Ground) {
             used.insert(series.name.to_owned());
         }
     }
-    assert_eq!(rules.len(), 8);
+    assert_eq!(rules.len(), 10);
     assert!(used.contains("cosid_controller_pool_conditions") && used.len() >= 7, "{used:?}");
 }
 
