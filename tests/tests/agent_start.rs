@@ -172,10 +172,10 @@ fn a_command_line_that_can_not_work_ends_with_64_and_says_what_can(ground: &Grou
     );
     for slot in ["seven", "-1", "prefer:", "4294967296"] {
         let slot = format!("--slot={slot}");
-        refused(&here(&[&slot]), &["is not one of: auto, ordinal, a number, prefer:NUMBER"]);
+        refused(&here(&[&slot]), &["is not one of: auto, ordinal, prefer:ordinal, a number, prefer:NUMBER"]);
     }
     let ordinal = here(&["--store", "memory", "--slot", "ordinal", "--key", "ns/web"]);
-    refused(&ordinal, &["--slot ordinal: \"web\" is not", "POD_NAME"]);
+    refused(&ordinal, &["--slot with an ordinal: \"web\" is not", "POD_NAME"]);
     refused(&here(&["--store", "redis"]), &["possible values: kubernetes, memory"]);
     refused(
         &here(&["--store", "memory", "--log", "cosid_agent=loud"]),

@@ -46,3 +46,17 @@ topologySpreadConstraints:
     matchLabels: {{- include "cosid.selector" . | nindent 6 }}
   matchLabelKeys: [pod-template-hash]
 {{- end }}
+
+{{/* Quantities as JSON: as texts, as the API takes them. */}}
+{{- define "cosid.quantities" -}}
+{{- $texts := dict }}
+{{- range $name, $quantity := . }}
+{{- $_ := set $texts $name (toString $quantity) }}
+{{- end }}
+{{- toJson $texts }}
+{{- end }}
+
+{{/* What agents get, as JSON. */}}
+{{- define "cosid.agentResources" -}}
+{"requests":{{ include "cosid.quantities" .Values.agent.resources.requests }},"limits":{{ include "cosid.quantities" .Values.agent.resources.limits }}}
+{{- end }}

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use clap::{Parser, Subcommand, ValueEnum};
 use cosid_kube::ClusterOptions;
 use cosid_kube::config::Server;
+use cosid_lease::Slot;
 use cosid_lease::choose::Preference;
 
 use crate::error::Error;
@@ -25,8 +26,8 @@ pub struct Args {
     #[arg(long, env = "COSID_POOL")]
     pub pool: Option<String>,
 
-    /// Which slot: `auto`, a number (that one and no other), `prefer:N` (that one if it is free), or `ordinal` (the
-    /// number at the end of the pod's name, as a StatefulSet gives it).
+    /// Which slot: `auto`, a number (that one and no other), `ordinal` (the number at the end of the pod's name, as a
+    /// StatefulSet gives it, and no other), or `prefer:NUMBER` and `prefer:ordinal` (that one if it is free, else any).
     #[arg(long, env = "COSID_SLOT", default_value = "auto")]
     pub slot: SlotWish,
 
@@ -90,6 +91,11 @@ pub struct Args {
     /// tries on after it.
     #[arg(long, env = "COSID_ACQUIRE_TIMEOUT")]
     pub acquire_timeout: Option<u64>,
+
+    /// How many milliseconds the release may take when the agent is told to end. A slot that was not released is free a
+    /// ttl later. In a pod, less than is left of the grace period once the apps have ended.
+    #[arg(long, env = "COSID_RELEASE_TIMEOUT", default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub release_timeout: u64,
 
     /// Refuse a pool whose slots don't have this many bits.
     #[arg(long, env = "COSID_BITS")]
@@ -168,11 +174,13 @@ pub enum LogFormat {
 pub enum SlotWish {
     /// A preference that needs nothing else.
     Slot(Preference),
-    /// The pod's ordinal.
+    /// The pod's ordinal and no other.
     Ordinal,
+    /// The pod's ordinal if it is free.
+    PreferOrdinal,
 }
 
-const SLOT_WISHES: &str = "auto, ordinal, a number, prefer:NUMBER";
+const SLOT_WISHES: &str = "auto, ordinal, prefer:ordinal, a number, prefer:NUMBER";
 
 impl FromStr for SlotWish {
     type Err = Error;
@@ -183,6 +191,7 @@ impl FromStr for SlotWish {
         match text {
             "auto" => Ok(Self::Slot(Preference::Any)),
             "ordinal" => Ok(Self::Ordinal),
+            "prefer:ordinal" => Ok(Self::PreferOrdinal),
             _ => match text.strip_prefix("prefer:") {
                 Some(digits) => Ok(Self::Slot(Preference::Prefer(number(digits)?))),
                 None => Ok(Self::Slot(Preference::Only(number(text)?))),
@@ -199,16 +208,19 @@ impl SlotWish {
     pub fn preference(self, pod_name: &str) -> Result<Preference, Error> {
         match self {
             Self::Slot(preference) => Ok(preference),
-            Self::Ordinal => {
-                let ordinal = pod_name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
-                ordinal.map(Preference::Only).ok_or_else(|| Error::BadValue {
-                    option: "--slot ordinal",
-                    value: pod_name.into(),
-                    allowed: "a StatefulSet pod's name, which ends in -NUMBER (set POD_NAME by the downward API)",
-                })
-            }
+            Self::Ordinal => ordinal(pod_name).map(Preference::Only),
+            Self::PreferOrdinal => ordinal(pod_name).map(Preference::Prefer),
         }
     }
+}
+
+fn ordinal(pod_name: &str) -> Result<Slot, Error> {
+    let ordinal = pod_name.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
+    ordinal.ok_or_else(|| Error::BadValue {
+        option: "--slot with an ordinal",
+        value: pod_name.into(),
+        allowed: "a StatefulSet pod's name, which ends in -NUMBER (set POD_NAME by the downward API)",
+    })
 }
 
 #[cfg(test)]
@@ -222,11 +234,9 @@ mod tests {
         assert_eq!(read("17"), Ok(SlotWish::Slot(Preference::Only(17))));
         assert_eq!(read("prefer:3"), Ok(SlotWish::Slot(Preference::Prefer(3))));
         assert_eq!(read("ordinal"), Ok(SlotWish::Ordinal));
+        assert_eq!(read("prefer:ordinal"), Ok(SlotWish::PreferOrdinal));
         for bad in ["", "Auto", "-1", "prefer:", "prefer:x", "99999999999"] {
-            assert_eq!(
-                read(bad),
-                Err(format!("--slot: {bad:?} is not one of: auto, ordinal, a number, prefer:NUMBER"))
-            );
+            assert_eq!(read(bad), Err(format!("--slot: {bad:?} is not one of: {SLOT_WISHES}")));
         }
     }
 
@@ -236,6 +246,7 @@ mod tests {
         assert_eq!(ordinal("web-a-12").unwrap(), Preference::Only(12));
         assert!(ordinal("web").is_err());
         assert!(ordinal("web-7d9f").is_err());
+        assert_eq!(SlotWish::PreferOrdinal.preference("web-3").unwrap(), Preference::Prefer(3));
     }
 
     #[test]

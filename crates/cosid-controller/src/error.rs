@@ -55,6 +55,11 @@ pub enum Error {
         /// Which.
         what: String,
     },
+    /// The webhook's certificate can't be made or read.
+    #[error(
+        "the webhook's certificate can't be made or read: {0}; check --webhook-service and --webhook-name"
+    )]
+    Certificate(String),
     /// The API server has not said what time it is.
     #[error("the API server's time is not known yet")]
     NoTime,
@@ -73,6 +78,7 @@ impl Error {
             Self::Tombstone { .. } => "WatermarkUnreadable",
             Self::OtherLayout { .. } => "OtherLayout",
             Self::Occupied { .. } => "Occupied",
+            Self::Certificate(_) => "Certificate",
             Self::NoTime => "NoTime",
         }
     }

@@ -135,15 +135,12 @@ pub fn oddities(slots: &Slots) -> BTreeSet<Fact> {
     passed.chain(duplicates.map(|(key, slots)| Fact::DuplicateOwner { key: key.to_owned(), slots })).collect()
 }
 
-/// Tells each fact once, as long as it lasts.
-#[derive(Debug)]
-pub struct Announcer {
-    outbox: mpsc::Sender<(ObjectReference, Event)>,
-    told: Mutex<HashMap<PoolKey, BTreeSet<Fact>>>,
-}
+/// Where events are handed in. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Post(mpsc::Sender<(ObjectReference, Event)>);
 
-impl Announcer {
-    /// Sends events from a task of its own, which ends with this value: no reconciliation waits for them.
+impl Post {
+    /// Sends events from a task of its own, which ends with the last clone: nobody waits for them.
     #[must_use]
     pub fn start(client: Client, replica: String) -> Self {
         let (outbox, mut inbox) = mpsc::channel::<(ObjectReference, Event)>(MOST_WAITING);
@@ -156,7 +153,27 @@ impl Announcer {
                 }
             }
         });
-        Self { outbox, told: Mutex::default() }
+        Self(outbox)
+    }
+
+    /// Hands in an event about an object. Where the API server can't take so many, it is dropped: the log has it.
+    pub fn send(&self, about: ObjectReference, event: Event) {
+        let _ = self.0.try_send((about, event));
+    }
+}
+
+/// Tells each fact once, as long as it lasts.
+#[derive(Debug)]
+pub struct Announcer {
+    post: Post,
+    told: Mutex<HashMap<PoolKey, BTreeSet<Fact>>>,
+}
+
+impl Announcer {
+    /// Tells by this way.
+    #[must_use]
+    pub fn new(post: Post) -> Self {
+        Self { post, told: Mutex::default() }
     }
 
     /// What is so now: what was not so before is told.
@@ -176,7 +193,6 @@ impl Announcer {
     pub fn tell(&self, pool: &SlotPool, fact: &Fact) {
         let event = fact.event(pool);
         tracing::info!(pool = %pool.full_name(), reason = event.reason, "{}", event.note.as_deref().unwrap_or_default());
-        // Where the API server can't take them, the log has them.
-        let _ = self.outbox.try_send((pool.object_ref(&()), event));
+        self.post.send(pool.object_ref(&()), event);
     }
 }

@@ -24,6 +24,10 @@ pub struct Metrics {
     leading: Gauge<i64, AtomicI64>,
     slots: Family<Label, Gauge<i64, AtomicI64>>,
     pools: Gauge<i64, AtomicI64>,
+    asked: Family<Label, Counter>,
+    answered: Histogram,
+    certificate: Gauge<i64, AtomicI64>,
+    without_agent: Gauge<i64, AtomicI64>,
     conditions: Family<Label, Gauge<i64, AtomicI64>>,
 }
 
@@ -37,6 +41,9 @@ impl Default for Metrics {
         let leading = Gauge::default();
         let slots = Family::<Label, Gauge>::default();
         let pools = Gauge::default();
+        let asked = Family::<Label, Counter>::default();
+        let answered = Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0]);
+        let (certificate, without_agent) = (Gauge::default(), Gauge::default());
         let conditions = Family::<Label, Gauge>::default();
         registry.register("reconciliations", "Reconciliations by outcome", reconciliations.clone());
         registry.register("reconciliation_seconds", "How long reconciliations took", duration.clone());
@@ -46,6 +53,18 @@ impl Default for Metrics {
         registry.register("leading", "Whether this replica leads", leading.clone());
         registry.register("slots", "Slots of all pools by state", slots.clone());
         registry.register("pools", "Pools", pools.clone());
+        registry.register("webhook_requests", "Pods that API servers asked about, by outcome", asked.clone());
+        registry.register("webhook_seconds", "How long the webhook's answers took", answered.clone());
+        registry.register(
+            "webhook_certificate_expires_seconds",
+            "When the webhook's certificate ends, Unix time",
+            certificate.clone(),
+        );
+        registry.register(
+            "pods_without_agent",
+            "Pods that asked for an agent and have none, as the leader knows them",
+            without_agent.clone(),
+        );
         registry.register("pool_conditions", "Pools that have a condition", conditions.clone());
         Self {
             registry,
@@ -57,6 +76,10 @@ impl Default for Metrics {
             leading,
             slots,
             pools,
+            asked,
+            answered,
+            certificate,
+            without_agent,
             conditions,
         }
     }
@@ -100,6 +123,22 @@ impl Metrics {
         for (state, count) in [("held", held), ("free", free), ("cooling", cooling)] {
             self.slots.get_or_create(&[("state", state)]).set(count);
         }
+    }
+
+    /// The webhook answered.
+    pub fn asked(&self, outcome: &'static str, took: Duration) {
+        self.asked.get_or_create(&[("outcome", outcome)]).inc();
+        self.answered.observe(took.as_secs_f64());
+    }
+
+    /// When the certificate ends that the webhook shows, Unix ms.
+    pub fn certificate_expires(&self, at: u64) {
+        self.certificate.set(i64::try_from(at / 1_000).unwrap_or(i64::MAX));
+    }
+
+    /// How many pods asked for an agent and have none.
+    pub fn without_agent(&self, pods: usize) {
+        self.without_agent.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
     /// How many pools have this condition.

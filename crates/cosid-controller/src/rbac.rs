@@ -10,6 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
 use crate::Error;
+use crate::inject::registration::{CONFIGURATION, SECRET};
 
 /// How many Leases one Role names: a pool of the default size needs one Role, of at most 75 KB where its name has 63
 /// characters, and a larger pool's growth writes no more than that again.
@@ -17,6 +18,8 @@ pub const NAMES_A_ROLE: Slot = 1024;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
+const REGISTRATIONS: (&str, &str) = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations");
+const INJECTOR_ROLE: &str = "cosid-injector";
 const POOLS: (&str, &str) = ("cosid.dev", "slotpools");
 
 /// The Roles by which a pool's agents use the Leases of these slots, and their bindings. Each Role names the Leases of
@@ -109,6 +112,40 @@ pub fn own_role(namespace: &str) -> Role {
         ..ObjectMeta::default()
     };
     Role { metadata, rules: Some(vec![rule(("", "configmaps"), &["get", "create", "update"])]) }
+}
+
+/// What it needs besides where something injects: to see pods that slipped through, and, `with_webhook`, to have API servers
+/// trust its certificates.
+#[must_use]
+pub fn injector_cluster_role(with_webhook: bool) -> ClusterRole {
+    let mut rules = vec![rule(("", "pods"), &["list", "watch"])];
+    if with_webhook {
+        rules.push(PolicyRule {
+            resource_names: Some(vec![CONFIGURATION.to_owned()]),
+            ..rule(REGISTRATIONS, &["list", "watch", "update"])
+        });
+    }
+    ClusterRole {
+        metadata: ObjectMeta { name: Some(INJECTOR_ROLE.to_owned()), ..ObjectMeta::default() },
+        rules: Some(rules),
+        aggregation_rule: None,
+    }
+}
+
+/// What it needs in its own namespace for the webhook: the Secret with its certificates. (A creation can't be limited by
+/// name.)
+#[must_use]
+pub fn injector_own_role(namespace: &str) -> Role {
+    let metadata = ObjectMeta {
+        name: Some(INJECTOR_ROLE.to_owned()),
+        namespace: Some(namespace.to_owned()),
+        ..ObjectMeta::default()
+    };
+    let secret = PolicyRule {
+        resource_names: Some(vec![SECRET.to_owned()]),
+        ..rule(("", "secrets"), &["list", "watch", "update"])
+    };
+    Role { metadata, rules: Some(vec![rule(("", "secrets"), &["create"]), secret]) }
 }
 
 fn rule((group, resource): (&str, &str), verbs: &[&str]) -> PolicyRule {

@@ -14,15 +14,20 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 
 use crate::Error;
-use crate::events::Announcer;
+use crate::events::{Announcer, Post};
 use crate::index::{Index, PoolKey};
+use crate::inject::hints::Hints;
 use crate::leader::{Candidate, Leadership, stand};
 use crate::metrics::Metrics;
+use crate::missing::Missing;
 use crate::reconcile::Reconciler;
 use crate::reconcile::status::condition;
 use crate::schedule::{Outcome, Schedule};
 use crate::serve::serve;
 use crate::watching::{Synced, Wanted, Watching};
+use crate::webhook::keeping::Keeping;
+use crate::webhook::listen::Shown;
+use crate::webhook::{Webhook, WebhookSettings, answer};
 use crate::writes::Writes;
 
 /// All pools are looked at this often, whatever happens: Roles that somebody changed are put right then.
@@ -44,6 +49,19 @@ pub struct Settings {
     pub id: String,
     /// How long a leader that died is waited for, seconds.
     pub leader_ttl: i32,
+    /// Who injects agents.
+    pub injector: Injector,
+}
+
+/// Who injects agents into annotated pods.
+#[derive(Clone, Debug)]
+pub enum Injector {
+    /// Nobody.
+    None,
+    /// The API server, by a policy: pods that slipped through are reported.
+    Policy,
+    /// This program, by a webhook: and so they are here.
+    Webhook(Box<WebhookSettings>),
 }
 
 /// Runs until `stop`, then stops reconciling, gives the lead back, and returns. An API server that can't be reached is
@@ -60,9 +78,16 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     })?;
     let listen = listener.local_addr().unwrap_or(settings.listen);
     let parts = Parts::new(client, clock, &settings);
-    let serving = tokio::spawn(serve(listener, Arc::clone(&parts.metrics), Arc::clone(&parts.synced)));
+    let webhook = match &settings.injector {
+        Injector::Webhook(webhook) => Some(parts.webhook(&settings, webhook).await?),
+        Injector::None | Injector::Policy => None,
+    };
+    let shown = webhook.as_ref().map(|webhook| Arc::clone(&webhook.shown));
+    let (metrics, synced) = (Arc::clone(&parts.metrics), Arc::clone(&parts.synced));
+    let serving = tokio::spawn(serve(listener, metrics, synced, shown));
     let (step_down, stepped_down) = parts.stand(&settings);
     let watches = parts.watch();
+    let missing = (!matches!(settings.injector, Injector::None)).then(|| parts.look_for_missing(&settings));
     tracing::info!(id = settings.id, namespace = settings.namespace, %listen, "the controller runs");
 
     let mut tasks = Loop::new(parts);
@@ -75,7 +100,10 @@ pub async fn run(settings: Settings, stop: impl Future<Output = ()>) -> Result<(
     tasks.reconciliations.shutdown().await;
     let _ = step_down.send(());
     let _ = stepped_down.await;
-    watches.into_iter().chain([serving]).for_each(|task| task.abort());
+    watches.into_iter().chain([serving]).chain(missing).for_each(|task| task.abort());
+    if let Some(webhook) = webhook {
+        webhook.end().await;
+    }
     Ok(())
 }
 
@@ -87,6 +115,7 @@ struct Parts {
     metrics: Arc<Metrics>,
     leadership: Leadership,
     reconciler: Arc<Reconciler>,
+    post: Post,
     tell: mpsc::UnboundedSender<Wanted>,
     wanted: mpsc::UnboundedReceiver<Wanted>,
 }
@@ -96,17 +125,57 @@ impl Parts {
         let index = Arc::<Mutex<Index>>::default();
         let metrics = Arc::<Metrics>::default();
         let leadership = Leadership::default();
-        let writes = Writes::new(
-            client.clone(),
-            settings.namespace.clone(),
-            leadership.clone(),
-            Arc::clone(&index),
-            Arc::clone(&metrics),
-        );
-        let announcer = Announcer::start(client.clone(), settings.id.clone());
+        let writes = writes(&client, settings, &leadership, &index, &metrics);
+        let post = Post::start(client.clone(), settings.id.clone());
+        let announcer = Announcer::new(post.clone());
         let reconciler = Arc::new(Reconciler::new(writes, clock.clone(), announcer, Arc::clone(&metrics)));
         let (tell, wanted) = mpsc::unbounded_channel();
-        Self { client, clock, index, synced: Arc::default(), metrics, leadership, reconciler, tell, wanted }
+        Self {
+            client,
+            clock,
+            index,
+            synced: Arc::default(),
+            metrics,
+            leadership,
+            reconciler,
+            post,
+            tell,
+            wanted,
+        }
+    }
+
+    async fn webhook(&self, settings: &Settings, webhook: &WebhookSettings) -> Result<Webhook, Error> {
+        let injector = answer::Injector {
+            agent: webhook.agent.clone(),
+            index: Arc::clone(&self.index),
+            clock: self.clock.clone(),
+            // Any number that differs between replicas.
+            hints: Mutex::new(Hints::new(
+                settings.id.bytes().fold(0, |sum, byte| sum * 31 % 65_521 + usize::from(byte)),
+            )),
+            metrics: Arc::clone(&self.metrics),
+        };
+        let shown = Arc::<Shown>::default();
+        let keeping = Keeping {
+            client: self.client.clone(),
+            clock: self.clock.clone(),
+            leadership: self.leadership.clone(),
+            writes: writes(&self.client, settings, &self.leadership, &self.index, &self.metrics),
+            metrics: Arc::clone(&self.metrics),
+            shown: Arc::clone(&shown),
+            settings: webhook.clone(),
+        };
+        Webhook::start(keeping, answer::app(Arc::new(injector))).await
+    }
+
+    fn look_for_missing(&self, settings: &Settings) -> JoinHandle<()> {
+        let missing = Missing {
+            client: self.client.clone(),
+            post: self.post.clone(),
+            metrics: Arc::clone(&self.metrics),
+            own_namespace: settings.namespace.clone(),
+        };
+        tokio::spawn(missing.look(self.leadership.changes()))
     }
 
     fn stand(&self, settings: &Settings) -> (oneshot::Sender<()>, JoinHandle<()>) {
@@ -138,6 +207,17 @@ impl Parts {
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn writes(
+    client: &Client,
+    settings: &Settings,
+    leadership: &Leadership,
+    index: &Arc<Mutex<Index>>,
+    metrics: &Arc<Metrics>,
+) -> Writes {
+    let (index, metrics) = (Arc::clone(index), Arc::clone(metrics));
+    Writes::new(client.clone(), settings.namespace.clone(), leadership.clone(), index, metrics)
 }
 
 /// Starts reconciliations as they are due, while this replica leads.

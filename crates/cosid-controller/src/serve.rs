@@ -10,25 +10,35 @@ use tokio::net::TcpListener;
 
 use crate::metrics::Metrics;
 use crate::watching::Synced;
+use crate::webhook::listen::Shown;
 
 /// Serves until it is dropped.
 ///
 /// `/livez`: the program runs; an API server that is away is no reason to restart it. `/readyz`: it has listed pools and
-/// Leases once, so that it can lead; a replica that does not lead is ready, too. `/metrics`: Prometheus.
-pub(crate) async fn serve(listener: TcpListener, metrics: Arc<Metrics>, synced: Arc<Synced>) {
-    if let Err(error) = axum::serve(listener, app(metrics, synced)).await {
+/// Leases once, so that it can lead; a replica that does not lead is ready, too. With a webhook it also needs a certificate
+/// to show. `/metrics`: Prometheus.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    metrics: Arc<Metrics>,
+    synced: Arc<Synced>,
+    webhook: Option<Arc<Shown>>,
+) {
+    if let Err(error) = axum::serve(listener, app(metrics, synced, webhook)).await {
         tracing::error!(%error, "health and metrics are no longer served");
     }
 }
 
-fn app(metrics: Arc<Metrics>, synced: Arc<Synced>) -> Router {
+fn app(metrics: Arc<Metrics>, synced: Arc<Synced>, webhook: Option<Arc<Shown>>) -> Router {
     let ready = move || {
-        let ready = synced.all();
+        let listed = synced.all();
+        let shown = webhook.as_ref().is_none_or(|shown| shown.any());
         async move {
-            if ready {
-                (StatusCode::OK, "ok\n")
-            } else {
-                (StatusCode::SERVICE_UNAVAILABLE, "pools and Leases have not been listed yet\n")
+            match (listed, shown) {
+                (true, true) => (StatusCode::OK, "ok\n"),
+                (false, _) => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "pools and Leases have not been listed yet\n")
+                }
+                (true, false) => (StatusCode::SERVICE_UNAVAILABLE, "the webhook has no certificate yet\n"),
             }
         }
     };
@@ -63,13 +73,15 @@ mod tests {
     #[tokio::test]
     async fn a_replica_is_alive_at_once_and_ready_once_it_has_listed_everything() {
         let synced = Arc::<Synced>::default();
-        let app = app(Arc::default(), Arc::clone(&synced));
+        let app = app(Arc::default(), Arc::clone(&synced), None);
         assert_eq!(ask(&app, "/livez").await, (200, "ok\n".into()));
         assert_eq!(ask(&app, "/readyz").await.0, 503);
         synced.listed_pools();
         assert_eq!(ask(&app, "/readyz").await.0, 503);
         synced.listed_leases();
         assert_eq!(ask(&app, "/readyz").await, (200, "ok\n".into()));
+        let app = super::app(Arc::default(), synced, Some(Arc::default()));
+        assert_eq!(ask(&app, "/readyz").await, (503, "the webhook has no certificate yet\n".into()));
     }
 
     #[tokio::test]
@@ -78,7 +90,7 @@ mod tests {
         metrics.leads(true);
         metrics.pools(2, (3, 4, 5));
         metrics.wrote("lease-created");
-        let (code, text) = ask(&app(metrics, Arc::default()), "/metrics").await;
+        let (code, text) = ask(&app(metrics, Arc::default(), None), "/metrics").await;
         assert_eq!(code, 200);
         for line in [
             "cosid_controller_leading 1",

@@ -185,7 +185,7 @@ impl Writes {
     /// # Errors
     /// As [`put_pool`](Self::put_pool).
     pub async fn put_tombstone(&self, kept: &ConfigMap) -> Result<(), Error> {
-        self.upsert("watermark", &self.tombstones(), kept).await
+        self.upsert("watermark", &self.tombstones(), kept).await.map(drop)
     }
 
     /// The controller's own namespace.
@@ -218,7 +218,7 @@ impl Writes {
     /// As [`put_pool`](Self::put_pool).
     pub async fn put_role(&self, role: &Role) -> Result<(), Error> {
         let namespace = role.namespace().unwrap_or_default();
-        self.upsert("role", &Api::namespaced(self.client.clone(), &namespace), role).await
+        self.upsert("role", &Api::namespaced(self.client.clone(), &namespace), role).await.map(drop)
     }
 
     /// Makes or puts a RoleBinding.
@@ -227,21 +227,24 @@ impl Writes {
     /// As [`put_pool`](Self::put_pool).
     pub async fn put_binding(&self, binding: &RoleBinding) -> Result<(), Error> {
         let namespace = binding.namespace().unwrap_or_default();
-        self.upsert("binding", &Api::namespaced(self.client.clone(), &namespace), binding).await
+        self.upsert("binding", &Api::namespaced(self.client.clone(), &namespace), binding).await.map(drop)
     }
 
-    async fn upsert<K>(&self, kind: &'static str, api: &Api<K>, object: &K) -> Result<(), Error>
+    /// Makes an object, or puts it where it was read; gives it as it is then. `kind` is a word for metrics.
+    ///
+    /// # Errors
+    /// As [`put_pool`](Self::put_pool).
+    pub async fn upsert<K>(&self, kind: &'static str, api: &Api<K>, object: &K) -> Result<K, Error>
     where
         K: kube::Resource + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
     {
         let name = object.name_any();
         let what = format!("{kind} {name}");
         if object.resource_version().is_some() {
-            self.write(kind, what, || api.replace(&name, &PARAMS, object)).await?;
+            self.write(kind, what, || api.replace(&name, &PARAMS, object)).await
         } else {
-            self.write(kind, what, || api.create(&PARAMS, object)).await?;
+            self.write(kind, what, || api.create(&PARAMS, object)).await
         }
-        Ok(())
     }
 
     async fn read<T>(

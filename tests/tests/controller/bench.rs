@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cosid_controller::Settings;
+use cosid_controller::{Injector, Settings};
 use cosid_kube::codec::{self, lease_name};
 use cosid_kube::pool::{SlotRange, crd_yaml};
 use cosid_kube::{
@@ -83,6 +83,7 @@ impl Bench {
             listen: ([127, 0, 0, 1], 0).into(),
             id: id.into(),
             leader_ttl: 3,
+            injector: Injector::None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cosid_controller::events::Announcer;
+use cosid_controller::events::{Announcer, Post};
 use cosid_controller::index::{Index, PoolKey};
 use cosid_controller::leader::Leadership;
 use cosid_controller::metrics::Metrics;
@@ -51,7 +51,7 @@ impl Life {
         leadership.set(u64::MAX);
         let writes = Writes::new(client, SYSTEM.into(), leadership, index, Arc::clone(&metrics));
         // Events are not what this is about: they go by a client of their own.
-        let announcer = Announcer::start(bench.client.clone(), "mortal".into());
+        let announcer = Announcer::new(Post::start(bench.client.clone(), "mortal".into()));
         Self { reconciler: Reconciler::new(writes, bench.clock.clone(), announcer, metrics), left }
     }
 

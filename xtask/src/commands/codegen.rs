@@ -5,8 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use cosid_controller::{cluster_role, own_role, referee};
+use cosid_controller::inject::policy::{self, Defaults};
+use cosid_controller::inject::registration::{self, PATH, SERVICE};
+use cosid_controller::{cluster_role, injector_cluster_role, injector_own_role, own_role, referee};
 use cosid_kube::pool::crd_yaml;
+use k8s_openapi::api::admissionregistration::v1::{ServiceReference, WebhookClientConfig};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Serialize;
 use xtask::{Error, Result, paths};
@@ -51,6 +54,11 @@ fn files() -> Result<Vec<(&'static str, String)>> {
         ("charts/cosid/files/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
         ("charts/cosid/files/cluster-rules.yaml", rules(cluster_role().rules)?),
         ("charts/cosid/files/own-rules.yaml", rules(own_role("").rules)?),
+        ("charts/cosid/files/policy-cluster-rules.yaml", rules(injector_cluster_role(false).rules)?),
+        ("charts/cosid/files/webhook-cluster-rules.yaml", rules(injector_cluster_role(true).rules)?),
+        ("charts/cosid/files/webhook-own-rules.yaml", rules(injector_own_role("").rules)?),
+        ("charts/cosid/files/injector-policy.yaml", injector_policy()?),
+        ("charts/cosid/files/injector-webhook.yaml", injector_webhook()?),
         ("charts/cosid/files/referee.yaml", referee_yaml()?),
     ])
 }
@@ -66,6 +74,36 @@ fn referee_yaml() -> Result<String> {
         text.extend(["---\n".to_owned(), yaml(&policy)?, "---\n".to_owned(), yaml(&binding)?]);
     }
     Ok(text)
+}
+
+/// Injection by policy. The chart's values come in as JSON, which CEL reads, too.
+fn injector_policy() -> Result<String> {
+    let defaults = Defaults {
+        image: "{{.Values.agent.image|toJson}}",
+        log: "{{.Values.agent.log|toJson}}",
+        // In lines of their own, so that YAML does not put quotes around them, which theirs would end.
+        requests: "// The chart's values.\n{{ include \"cosid.quantities\" .Values.agent.resources.requests }}",
+        limits: "// The chart's values.\n{{ include \"cosid.quantities\" .Values.agent.resources.limits }}",
+    };
+    let mut text = NOTE.to_owned();
+    for object in policy::policies("{{.Release.Namespace}}", &defaults) {
+        text.extend(["---\n".to_owned(), yaml(&object)?]);
+    }
+    Ok(text)
+}
+
+/// The webhook's registration.
+fn injector_webhook() -> Result<String> {
+    let service = ServiceReference {
+        name: SERVICE.to_owned(),
+        namespace: "{{.Release.Namespace}}".to_owned(),
+        path: Some(PATH.to_owned()),
+        port: None,
+    };
+    let client = WebhookClientConfig { service: Some(service), ..WebhookClientConfig::default() };
+    let found =
+        registration::configuration("{{.Release.Namespace}}", "{{.Values.injector.failurePolicy}}", client);
+    Ok(format!("{NOTE}{}", yaml(&found)?))
 }
 
 fn yaml(value: &impl Serialize) -> Result<String> {
