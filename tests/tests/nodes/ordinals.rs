@@ -45,6 +45,9 @@ fn forced(ground: &PodGround) {
     let _ = ground.kubectl(&["uncordon", other]);
     let _ = ground.kubectl(&["cordon", node]);
     cluster.cut_node(node).unwrap();
+    // No renewal can come after this.
+    let record = || space.slots().into_iter().find(|slot| slot.number == 0).unwrap().record;
+    let last = record();
     let was = |pod: &str| space.pod(pod).unwrap().metadata.uid;
     let (strict, easy) = (was("strict-0"), was("easy-4"));
     let force = ["delete", "pod", "strict-0", "easy-4", "--force", "--grace-period=0"];
@@ -59,14 +62,14 @@ fn forced(ground: &PodGround) {
         .filter(|slot| slot.holder() == Some("forced/easy-4"))
         .map(|slot| slot.number)
         .collect();
-    assert!(by_easy.len() == 2 && by_easy.contains(&4), "the old one and the new: {by_easy:?}");
-    let strict_again = space.wait("strict-0 does not come back", || anew("strict-0", &strict));
-    let slot = || space.slots().into_iter().find(|slot| slot.number == 0).unwrap();
-    let fence = slot().fence();
-    assert!(!is_ready(&strict_again), "it waits for slot 0, which is live");
+    assert!(by_easy.len() == 2 && by_easy.contains(&4), "the old one and the new: {by_easy:?} of {easy_slots:#?} {}", space.log("easy-4", "cosid-agent"));
+    // The one that may not waits until nobody can use what it waits for.
     let again = space.wait("strict-0 does not get its slot", || anew("strict-0", &strict).filter(is_ready));
     assert_eq!(space.held()["strict-0"], 0);
-    assert!(slot().fence() > fence);
+    let now = record();
+    assert_eq!(now.fence, last.fence + 1);
+    assert!(now.holding().unwrap().acquired_at >= last.holding().unwrap().expires_at, "{last:?} {now:?}");
+    assert!(now.holding().unwrap().floor >= last.holding().unwrap().ceiling, "{last:?} {now:?}");
     space.wait_says("strict-0", "started");
 
     cluster.join_node(node).unwrap();
