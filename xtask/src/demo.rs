@@ -3,6 +3,7 @@
 
 mod cast;
 pub mod ground;
+mod pods;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,6 +41,15 @@ pub struct Options {
     pub memory: bool,
     /// A context of the user's kubeconfig, instead of a control plane made for the demo.
     pub context: Option<String>,
+    /// A control plane only, without nodes: agents and clients are processes of this machine, as with the other two.
+    pub no_nodes: bool,
+}
+
+impl Options {
+    /// Whether the agents are in pods, on nodes that are made for the demo.
+    fn in_pods(&self) -> bool {
+        !self.memory && self.context.is_none() && !self.no_nodes
+    }
 }
 
 /// Tells what happens, with the time since the start.
@@ -66,6 +76,9 @@ impl Narrator {
 pub fn run(options: &Options) -> Result<()> {
     ground::check(options)?;
     programs::build()?;
+    if options.in_pods() {
+        return pods::play(&Narrator::start());
+    }
     let dir =
         tempfile::Builder::new().prefix("cosid-demo-").tempdir().map_err(Error::io("make a directory"))?;
     let played = play(options, dir.path());
@@ -240,14 +253,19 @@ fn agent_is_stopped(
     Ok((agent, fourth))
 }
 
-/// Lets a program of its own count what is in the files.
+/// Lets a program of its own count what is in the clients' files.
 fn count(clients: &[Ids]) -> Result<String> {
     let mut files: Vec<PathBuf> = clients.iter().map(|client| client.file.clone()).collect();
     if let Some(dir) = files.first().and_then(|file| file.parent()) {
         files.push(dir.join("client-e1.ids"));
     }
+    counted(&files)
+}
+
+/// Lets a program of its own count what is in files, and gives its last line.
+fn counted(files: &[PathBuf]) -> Result<String> {
     let output = Command::new(programs::path("cosid-count")?)
-        .args(&files)
+        .args(files)
         .output()
         .map_err(Error::io("start cosid-count"))?;
     let text = String::from_utf8_lossy(&output.stdout);

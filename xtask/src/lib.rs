@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod cluster;
+pub mod containers;
 pub mod demo;
 mod error;
 pub mod go;

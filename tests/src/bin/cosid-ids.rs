@@ -28,6 +28,9 @@ struct Args {
     /// How many IDs to make; without it, as many as there is time for until SIGTERM.
     #[arg(long)]
     count: Option<u64>,
+    /// Count those that are in the file already: for an app that is started again.
+    #[arg(long, requires = "count")]
+    resume: bool,
     /// How many seconds it goes on after SIGTERM.
     #[arg(long, default_value_t = 0)]
     grace: u64,
@@ -73,13 +76,14 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
 
     let start = Instant::now();
     let mut slot = generator.slot();
-    let mut made = 0_u64;
+    let before = if args.resume { out.metadata()?.len() / 8 } else { 0 };
+    let mut made = before;
     let mut last = Instant::now();
     let mut refused = false;
     let mut hoard = Vec::new();
     let count = args.count.unwrap_or(u64::MAX);
     while made < count && !end.has_come() {
-        pace(args.rate, made, start);
+        pace(args.rate, made - before, start);
         let batch = usize::try_from(u64::from(args.batch).min(count - made))?;
         let mut ids = vec![0_u64; batch];
         match generator.next_ids(&mut ids) {

@@ -1,6 +1,7 @@
 //! The template of a pod whose app makes IDs and writes them to the node's disk.
 
 use serde_json::{Value, json};
+use xtask::containers::APP_VARIABLE;
 use xtask::images;
 
 use super::disk;
@@ -108,6 +109,8 @@ impl App {
                     field("APP_NAMESPACE", "metadata.namespace"),
                     field("APP_POD", "metadata.name"),
                     field("APP_UID", "metadata.uid"),
+                    // By which it is found from outside.
+                    { "name": APP_VARIABLE, "value": format!("$(APP_UID).{container}") },
                 ],
                 "resources": { "requests": { "cpu": "1m", "memory": "8Mi" }, "limits": { "memory": self.memory } },
                 "volumeMounts": [{ "name": "ids", "mountPath": "/ids" }],

@@ -62,7 +62,11 @@ fn forced(ground: &PodGround) {
         .filter(|slot| slot.holder() == Some("forced/easy-4"))
         .map(|slot| slot.number)
         .collect();
-    assert!(by_easy.len() == 2 && by_easy.contains(&4), "the old one and the new: {by_easy:?} of {easy_slots:#?} {}", space.log("easy-4", "cosid-agent"));
+    assert!(
+        by_easy.len() == 2 && by_easy.contains(&4),
+        "the old one and the new: {by_easy:?} of {easy_slots:#?} {}",
+        space.log("easy-4", "cosid-agent")
+    );
     // The one that may not waits until nobody can use what it waits for.
     let again = space.wait("strict-0 does not get its slot", || anew("strict-0", &strict).filter(is_ready));
     assert_eq!(space.held()["strict-0"], 0);

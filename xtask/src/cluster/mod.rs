@@ -285,6 +285,12 @@ impl Cluster {
         fleet.switch_on(name, network, ledger)
     }
 
+    /// What a node has as `/var/lib`, seen from this machine.
+    #[must_use]
+    pub fn node_disk(&self, name: &str) -> PathBuf {
+        self.dir.join(name).join("lib")
+    }
+
     /// Runs a program of this machine in a node's namespaces, and returns what it wrote to stdout.
     ///
     /// # Errors

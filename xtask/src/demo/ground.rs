@@ -46,7 +46,8 @@ pub struct InCluster {
 pub(super) fn check(options: &Options) -> Result<()> {
     match &options.context {
         _ if options.memory => Ok(()),
-        None => crate::cluster::prepare(false),
+        None if options.no_nodes => crate::cluster::prepare(false),
+        None => crate::cluster::check_nodes().and_then(|()| crate::cluster::prepare(true)),
         Some(context) => {
             let admin = Admin::Users { context: context.clone() };
             let reached = admin.kubectl(&["get", "--raw", "/readyz", "--request-timeout=10s"]);
