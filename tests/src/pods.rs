@@ -49,8 +49,7 @@ impl PodGround {
     /// Where it does not start.
     #[must_use]
     pub fn start(context: Option<&str>) -> Self {
-        // Certificates that live so short are made anew while the tests run: nobody may notice.
-        let installed = Installed::start(context, &["controller.log=debug"]).unwrap();
+        let installed = Installed::start(context, &[]).unwrap();
         let options = ClusterOptions {
             kubeconfig: installed.cluster().map(|cluster| cluster.kubeconfig().to_owned()),
             context: context.map(str::to_owned),
@@ -99,22 +98,22 @@ impl PodGround {
     /// # Panics
     /// Where the API server refuses it.
     pub fn apply(&self, namespace: &str, text: &str) {
-        self.try_apply(namespace, text).unwrap();
+        let _ = self.send("apply", namespace, text, &[]).unwrap();
     }
 
-    /// The same where it may be refused.
+    /// Sends objects by a verb of `kubectl` that takes them, and gives what it says.
     ///
     /// # Errors
     /// What the API server said.
-    pub fn try_apply(&self, namespace: &str, text: &str) -> Result<(), String> {
+    fn send(&self, verb: &str, namespace: &str, text: &str, args: &[&str]) -> Result<String, String> {
         let mut command = self.installed.admin.command();
-        command.args(["apply", "--namespace", namespace, "--filename", "-"]);
+        command.args([verb, "--namespace", namespace, "--filename", "-"]).args(args);
         let mut kubectl =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         kubectl.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         let output = kubectl.wait_with_output().unwrap();
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }

@@ -92,6 +92,11 @@ pub struct Args {
     #[arg(long, env = "COSID_ACQUIRE_TIMEOUT")]
     pub acquire_timeout: Option<u64>,
 
+    /// How many milliseconds the release may take when the agent is told to end. A slot that was not released is free a
+    /// ttl later. In a pod, less than is left of the grace period once the apps have ended.
+    #[arg(long, env = "COSID_RELEASE_TIMEOUT", default_value_t = 1_500, value_parser = clap::value_parser!(u64).range(100..=60_000))]
+    pub release_timeout: u64,
+
     /// Refuse a pool whose slots don't have this many bits.
     #[arg(long, env = "COSID_BITS")]
     pub bits: Option<u8>,

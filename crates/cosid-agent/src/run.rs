@@ -152,6 +152,7 @@ impl Agent {
         let config = KeeperConfig {
             preference: self.preference,
             acquire_timeout: self.args.acquire_timeout,
+            release_timeout: self.args.release_timeout,
             expect: Expect { bits: self.args.bits, tolerance: self.args.tolerance },
             ..KeeperConfig::new(match &resumable {
                 Some(resumable) => resumable.binding.holding.owner.clone(),

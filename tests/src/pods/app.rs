@@ -72,6 +72,21 @@ impl App {
         self
     }
 
+    /// A pod of its own of this name.
+    #[must_use]
+    pub fn pod(&self, name: &str) -> Value {
+        let template = self.template(name, "Always");
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "labels": template["metadata"]["labels"],
+                "annotations": template["metadata"]["annotations"],
+            },
+            "spec": template["spec"],
+        })
+    }
+
     /// The pod template, labelled `app: NAME`. `restart` is its restart policy.
     pub(super) fn template(&self, name: &str, restart: &str) -> Value {
         let mut annotations = serde_json::Map::new();

@@ -70,14 +70,15 @@ impl<'g> PodSpace<'g> {
         }));
     }
 
-    /// Runs an app as a StatefulSet whose pods start all at once.
-    pub fn deploy_stateful(&self, name: &str, replicas: u32, app: &App) {
+    /// Runs an app as a StatefulSet whose pods start all at once and are counted from `first`.
+    pub fn deploy_stateful(&self, name: &str, first: u32, replicas: u32, app: &App) {
         self.apply(&json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": name },
             "spec": {
                 "replicas": replicas,
                 "serviceName": name,
                 "podManagementPolicy": "Parallel",
+                "ordinals": { "start": first },
                 "selector": { "matchLabels": { "app": name } },
                 "template": app.template(name, "Always"),
             },
@@ -94,16 +95,15 @@ impl<'g> PodSpace<'g> {
 
     /// Runs an app as a pod of its own.
     pub fn run_pod(&self, name: &str, app: &App) {
-        let template = app.template(name, "Always");
-        self.apply(&json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "labels": template["metadata"]["labels"],
-                "annotations": template["metadata"]["annotations"],
-            },
-            "spec": template["spec"],
-        }));
+        self.apply(&app.pod(name));
+    }
+
+    /// Asks for an object, with more arguments for `kubectl create`, and gives what it says.
+    ///
+    /// # Errors
+    /// What the API server said.
+    pub fn create(&self, object: &Value, args: &[&str]) -> Result<String, String> {
+        self.ground.send("create", &self.name, &object.to_string(), args)
     }
 
     /// Changes a Deployment's or StatefulSet's number of pods.

@@ -17,7 +17,7 @@ pub(super) const CASES: &[Case] = &[
 
 fn app(ground: &PodGround) {
     let space = ground.space("app-killed", 8, 30);
-    let pod = start(&space, &App::new("auto").rate(50_000));
+    let pod = start(&space, &App::new("auto").rate(100_000));
     let before = space.slots()[0].record.clone();
     for restarts in 1..=3 {
         processes::signal(&pod, "app", Signal::KILL);
@@ -34,7 +34,7 @@ fn app(ground: &PodGround) {
 
 fn agent(ground: &PodGround) {
     let space = ground.space("agent-killed", 8, 30);
-    let pod = start(&space, &App::new("auto").rate(50_000));
+    let pod = start(&space, &App::new("auto").rate(100_000));
     let before = space.slots()[0].record.clone();
     for restarts in 1..=2 {
         processes::signal(&pod, "cosid-agent", Signal::KILL);
@@ -60,7 +60,7 @@ fn out_of_memory(ground: &PodGround) {
 fn stopped(ground: &PodGround) {
     // Liveness takes half a minute to fail: the lease lives longer.
     let space = ground.space("agent-stopped", 8, 120);
-    let pod = start(&space, &App::new("auto").rate(20_000));
+    let pod = start(&space, &App::new("auto").rate(60_000));
     let before = space.slots()[0].record.clone();
     processes::signal(&pod, "cosid-agent", Signal::STOP);
     restarted(&space, "cosid-agent", 1);
@@ -70,7 +70,7 @@ fn stopped(ground: &PodGround) {
 
 fn reboot(ground: &PodGround) {
     let space = ground.space("reboot", 16, 10);
-    space.deploy_stateful("db", 4, &App::new("auto").rate(20_000));
+    space.deploy_stateful("db", 0, 4, &App::new("auto").rate(20_000));
     let pods = space.wait_ready("db", 4);
     let node = node_of(&pods["db-0"]);
     let cluster = ground.cluster();

@@ -31,7 +31,7 @@ fn job(ground: &PodGround) {
 
 fn grace(ground: &PodGround) {
     let space = ground.space("grace", 4, 120);
-    space.run_pod("slow", &App::new("auto").rate(10_000).arg("--grace=29").grace(30));
+    space.run_pod("slow", &App::new("auto").rate(100_000).arg("--grace=29").grace(30));
     space.wait_ready("slow", 1);
     space.wait_says("slow", "started");
     let _ = space.kubectl(&["delete", "pod", "slow", "--wait=false"]);

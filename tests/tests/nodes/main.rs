@@ -10,9 +10,11 @@ mod cut_off;
 mod deaths;
 mod deployments;
 mod endings;
+mod examples;
 mod exhausted;
 mod hostile;
 mod ordinals;
+mod storms;
 
 use std::env;
 use std::process::ExitCode;
@@ -79,6 +81,8 @@ fn trials(ground: &Arc<OnceLock<PodGround>>, context: Option<String>, missing: b
         endings::CASES,
         exhausted::CASES,
         hostile::CASES,
+        examples::CASES,
+        storms::CASES,
     ];
     let trial = |(name, needs, test): Case| {
         let left_out = missing || (context.is_some() && needs == Needs::OwnNodes);

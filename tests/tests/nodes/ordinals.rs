@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
 
 fn each_its_own(ground: &PodGround) {
     let space = ground.space("ordinals", 8, 30);
-    space.deploy_stateful("db", 5, &App::new("ordinal"));
+    space.deploy_stateful("db", 0, 5, &App::new("ordinal"));
     let pods = space.wait_ready("db", 5);
     let held = space.held();
     for (number, pod) in pods.keys().enumerate() {
@@ -29,40 +29,37 @@ fn each_its_own(ground: &PodGround) {
 }
 
 fn forced(ground: &PodGround) {
-    let space = ground.space("forced", 16, 15);
+    // The replacements start well before the old leases end.
+    let space = ground.space("forced", 16, 40);
     let app = |slot: &str| App::new(slot).rate(20_000).arg("--patience=600");
-    space.deploy_stateful("strict", 1, &app("ordinal"));
-    space.wait_ready("strict", 1);
-    let node = node_of(&space.pod("strict-0").unwrap());
-    // Slot 0 is taken, so that this one's is another from the start: it is slot 1 that is fought over there.
-    space.deploy_stateful("easy", 2, &app("prefer:ordinal"));
-    space.wait_ready("easy", 2);
-    let old = space.held();
-    assert_eq!((old["strict-0"], old["easy-1"]), (0, 1));
-
-    // Both of them on the node that is lost.
-    let easy_node = node_of(&space.pod("easy-1").unwrap());
     let cluster = ground.cluster();
-    for node in [&node, &easy_node] {
-        let _ = ground.try_kubectl(&["cordon", node]);
-    }
-    let other = cluster.node_names().unwrap().into_iter().find(|name| *name != node).unwrap();
-    if easy_node == node {
-        let _ = ground.kubectl(&["uncordon", &other]);
-    }
-    cluster.cut_node(&node).unwrap();
-    if easy_node != node {
-        // The replacements need a node that is not lost.
-        let _ = ground.kubectl(&["uncordon", &easy_node]);
-    }
+    let nodes = cluster.node_names().unwrap();
+    let [node, other] = &nodes[..] else { panic!("{nodes:?}") };
+    let _ = ground.kubectl(&["cordon", other]);
+    space.deploy_stateful("strict", 0, 1, &app("ordinal"));
+    space.deploy_stateful("easy", 4, 1, &app("prefer:ordinal"));
+    space.wait_ready("strict", 1);
+    space.wait_ready("easy", 1);
+    let old = space.held();
+    assert_eq!((old["strict-0"], old["easy-4"]), (0, 4));
+    let _ = ground.kubectl(&["uncordon", other]);
+    let _ = ground.kubectl(&["cordon", node]);
+    cluster.cut_node(node).unwrap();
     let was = |pod: &str| space.pod(pod).unwrap().metadata.uid;
-    let (strict, easy) = (was("strict-0"), was("easy-1"));
-    let force = ["delete", "pod", "strict-0", "easy-1", "--force", "--grace-period=0"];
+    let (strict, easy) = (was("strict-0"), was("easy-4"));
+    let force = ["delete", "pod", "strict-0", "easy-4", "--force", "--grace-period=0"];
     let _ = space.kubectl(&force);
     let anew = |pod: &str, old: &Option<String>| space.pod(pod).filter(|found| found.metadata.uid != *old);
     // The old process still runs, and its lease is live: the one that may takes another slot at once.
-    let easy_again = space.wait("easy-1 does not come back", || anew("easy-1", &easy).filter(is_ready));
-    assert!(easy_again.metadata.uid != easy);
+    let easy_again = space.wait("easy-4 does not come back", || anew("easy-4", &easy).filter(is_ready));
+    assert_eq!(node_of(&easy_again), *other);
+    let easy_slots = space.slots();
+    let by_easy: Vec<u32> = easy_slots
+        .iter()
+        .filter(|slot| slot.holder() == Some("forced/easy-4"))
+        .map(|slot| slot.number)
+        .collect();
+    assert!(by_easy.len() == 2 && by_easy.contains(&4), "the old one and the new: {by_easy:?}");
     let strict_again = space.wait("strict-0 does not come back", || anew("strict-0", &strict));
     let slot = || space.slots().into_iter().find(|slot| slot.number == 0).unwrap();
     let fence = slot().fence();
@@ -72,8 +69,8 @@ fn forced(ground: &PodGround) {
     assert!(slot().fence() > fence);
     space.wait_says("strict-0", "started");
 
-    cluster.join_node(&node).unwrap();
-    ready_again(ground, &space, &node);
+    cluster.join_node(node).unwrap();
+    ready_again(ground, &space, node);
     assert_eq!(again.metadata.uid, space.pod("strict-0").unwrap().metadata.uid);
     space.scale("statefulset/strict", 0);
     space.scale("statefulset/easy", 0);

@@ -21,6 +21,11 @@ pub const SOCKET: &str = "/run/cosid/agent.sock";
 /// The variable that says so.
 pub const SOCKET_VARIABLE: &str = "COSID_SOCKET";
 
+/// How long an agent tries to release its slot, ms. The kubelet gives it what the apps have left of the grace period,
+/// usually most of 30 s; an API server that is loaded by the very roll-out that ends the pod needs some of that. Where it
+/// does not answer at all, the pod's end takes so much longer.
+const RELEASE_TIMEOUT: &str = "10000";
+
 /// Where programs look for their token. A mount there keeps the API server from adding one of its own.
 const TOKEN_DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
@@ -138,6 +143,7 @@ impl Filled {
             variable(SOCKET_VARIABLE, SOCKET),
             variable("COSID_SLOT", &self.slot),
             variable("COSID_LOG", &self.log),
+            variable("COSID_RELEASE_TIMEOUT", RELEASE_TIMEOUT),
             field("POD_NAME", "metadata.name"),
             field("POD_NAMESPACE", "metadata.namespace"),
             field("POD_UID", "metadata.uid"),

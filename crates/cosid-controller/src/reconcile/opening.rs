@@ -77,6 +77,8 @@ impl Reconciler {
         if shut.is_empty() {
             return Ok(pool);
         }
+        // A Lease that was seen to be missing may have gone since the last were settled: what it used is known by now.
+        self.settle_going(key).await?;
         let changed = || Error::Conflict(format!("pool {key}"));
         let fresh = self.writes.read_pool(key).await?.ok_or_else(changed)?;
         if fresh.uid() != pool.uid() || fresh.metadata.deletion_timestamp.is_some() {

@@ -46,8 +46,8 @@ impl<V: Clone> Keeper<V> {
             self.report(Report::ReleaseAbandoned { slot });
             return self.finish();
         }
-        // A hung connection must leave time for another attempt.
-        let timeout = request_timeout(URGENT).min(left);
+        // A hung connection must leave time for another attempt; a slow store is given time where there is some.
+        let timeout = request_timeout(URGENT).max(left / 3).min(left);
         let Some(version) = releasing.version.clone() else {
             return self.send(Request::Read { slot }, timeout);
         };

@@ -220,3 +220,18 @@ fn a_release_timeout_of_its_own_is_kept() {
     rig.run(10_000);
     assert_eq!((rig.finished_at, abandoned(&rig)), (Some(300), 1));
 }
+
+#[test]
+fn with_time_to_spare_a_slow_store_is_waited_for_longer_than_a_moment() {
+    let config = KeeperConfig { release_timeout: 9_000, ..KeeperConfig::new(Owner::new("a")) };
+    let mut rig = Rig::with(store(1), config);
+    rig.run(100);
+    rig.mode = Mode::Stalled;
+    rig.stop();
+    rig.run(20_000);
+    let releases: Vec<Millis> =
+        rig.sent.iter().filter(|sent| sent.at >= 100).map(|sent| sent.timeout).collect();
+    assert_eq!(releases[0], 3_000, "{releases:?}");
+    assert!(releases.len() >= 3, "{releases:?}");
+    assert_eq!(rig.finished_at, Some(9_100));
+}
