@@ -1,7 +1,7 @@
 //! The webhook that injects: served by every replica, over TLS, with certificates that the leader makes and rotates.
 //!
 //! [`certificates`] and [`trust`] are pure: what a certificate is made of and when it is due, and which one may be shown to
-//! API servers by what they trust. [`keeping`] does it, [`answer`] answers, [`listen`] listens.
+//! API servers by what they trust. `keeping` does it, `answer` answers, `listen` listens.
 
 pub(crate) mod answer;
 pub mod certificates;

@@ -146,4 +146,41 @@ async fn the_policies_do_what_the_webhook_does_and_refuse_what_it_refuses_in_the
         );
     }
     assert_eq!(refusals(&ground, "denied request: ").await, by_webhook.1);
+    beside_another_injector(&ground).await;
+}
+
+/// One that comes after, and adds a container of its own: that one gets IDs, too.
+async fn beside_another_injector(ground: &Ground) {
+    let name = "other-injector";
+    let object = |kind: &str, spec: Value| json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": name }, "spec": spec });
+    let proxy =
+        "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'proxy', image: 'proxy:1'}]}}";
+    let rule =
+        json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] });
+    let policy = json!({
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": { "resourceRules": [rule] },
+        "mutations": [{ "patchType": "ApplyConfiguration", "applyConfiguration": { "expression": proxy } }],
+    });
+    ground
+        .apply(vec![
+            object("MutatingAdmissionPolicy", policy),
+            object("MutatingAdmissionPolicyBinding", json!({ "policyName": name })),
+        ])
+        .await;
+    let containers = async {
+        loop {
+            let spec = ground.try_pod(&auto()).await.unwrap().spec.unwrap();
+            assert_eq!(spec.init_containers.unwrap().len(), 1);
+            if spec.containers.len() == 2 {
+                return spec.containers;
+            }
+        }
+    };
+    for container in tokio::time::timeout(crate::ground::LONG, containers).await.unwrap() {
+        let told = container.env.iter().flatten().any(|variable| variable.name == "COSID_SOCKET");
+        let mounted = container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == "/run/cosid");
+        assert!(told && mounted, "{container:?}");
+    }
 }
