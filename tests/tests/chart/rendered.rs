@@ -92,7 +92,7 @@ fn each_way_of_injection_has_its_objects_and_rights_and_the_chart_says_what_agen
     let webhook = &find(&by_webhook, "MutatingWebhookConfiguration", "cosid-injector")["webhooks"][0];
     assert_eq!(
         (&webhook["failurePolicy"], &webhook["clientConfig"]["caBundle"]),
-        (&json!("Ignore"), &Value::Null)
+        (&json!("Fail"), &Value::Null)
     );
     let service = &webhook["clientConfig"]["service"];
     assert_eq!((&service["name"], &service["namespace"]), (&json!("cosid-webhook"), &json!(SYSTEM)));

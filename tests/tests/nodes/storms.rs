@@ -22,12 +22,9 @@ pub(super) const CASES: &[Case] = &[
     ("pods_are_injected_by_the_policy_with_no_webhook_at_all", Needs::AnyCluster, policy),
 ];
 
-/// An annotated pod that an API server can't place must not be let through: it is refused instead.
-const STRICT: &str = "injector.failurePolicy=Fail";
-
 fn certificates(ground: &PodGround) {
     let space = ground.space("certificates", 8, 30);
-    ground.installed.upgrade(&[STRICT, "injector.certificateLifetimeSeconds=15"]).unwrap();
+    ground.installed.upgrade(&["injector.certificateLifetimeSeconds=15"]).unwrap();
     let secret = ["get", "secret", "cosid-webhook-tls", "--namespace", SYSTEM, "--output", "json"];
     let certificate = || serde_json::from_str::<Value>(&ground.kubectl(&secret)).unwrap()["data"].clone();
     let pod = App::new("auto").pod("tried");
@@ -51,7 +48,6 @@ fn certificates(ground: &PodGround) {
 
 fn controllers(ground: &PodGround) {
     let space = ground.space("controllers", 16, 10);
-    ground.installed.upgrade(&[STRICT]).unwrap();
     space.deploy("shop", 4, &App::new("auto").rate(20_000));
     space.wait_ready("shop", 4);
     let before = leases(&space);
@@ -65,7 +61,6 @@ fn controllers(ground: &PodGround) {
     space.scale("deployment/shop", 0);
     space.wait_gone("shop");
     space.count();
-    ground.installed.upgrade(&[]).unwrap();
 }
 
 fn api_server(ground: &PodGround) {
