@@ -250,7 +250,7 @@ impl Actor {
 
 /// Six pods, in which the app starts again where it was.
 fn job() -> Value {
-    let mut pod = pod("auto", IDS_EACH, "$(JOB_COMPLETION_INDEX)");
+    let mut pod = pod("auto", (IDS_EACH, RATE), "$(JOB_COMPLETION_INDEX)");
     pod["spec"]["restartPolicy"] = "OnFailure".into();
     // Three on each node.
     pod["spec"]["topologySpreadConstraints"] = json!([{
@@ -267,7 +267,8 @@ fn job() -> Value {
 
 /// A pod that wants one slot and no other, on the node that is not lost.
 fn newcomer(slot: u64) -> Value {
-    let mut pod = pod(&slot.to_string(), 10_000, "newcomer");
+    // Slow enough to be seen.
+    let mut pod = pod(&slot.to_string(), (10_000, 2_000), "newcomer");
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
     pod["metadata"]["name"] = "newcomer".into();
@@ -276,7 +277,7 @@ fn newcomer(slot: u64) -> Value {
     pod
 }
 
-fn pod(slot: &str, count: u64, file: &str) -> Value {
+fn pod(slot: &str, (count, rate): (u64, u64), file: &str) -> Value {
     let out = format!("--out=/ids/{NAMESPACE}/{file}.ids");
     json!({
         "metadata": { "annotations": { "cosid/slot": slot } },
@@ -289,7 +290,7 @@ fn pod(slot: &str, count: u64, file: &str) -> Value {
             "containers": [{
                 "name": "app",
                 "image": images::name("cosid-ids"),
-                "args": [format!("--count={count}"), format!("--rate={RATE}"), "--resume", out],
+                "args": [format!("--count={count}"), format!("--rate={rate}"), "--resume", out],
                 "securityContext": { "runAsUser": 0 },
                 "env": [
                     { "name": "APP_UID", "valueFrom": { "fieldRef": { "fieldPath": "metadata.uid" } } },
