@@ -1,9 +1,11 @@
 //! `cargo xtask test`.
 
+use std::env;
 use std::process::ExitCode;
 
 use clap::Args;
-use xtask::{Error, Result, demo, programs, progress};
+use xtask::images::{self, Build};
+use xtask::{Error, Result, cluster, demo, programs, progress, tools};
 
 /// Flags of the tests.
 #[derive(Args)]
@@ -11,56 +13,78 @@ pub(crate) struct Test {
     /// Only what needs no cluster
     #[arg(long)]
     memory: bool,
+    /// Only the tests in pods, in the cluster of this context of your kubeconfig, whose nodes have the images of
+    /// `cargo xtask image --quick`; those that pull a node's cable are left out
+    #[arg(long, conflicts_with = "memory")]
+    context: Option<String>,
 }
 
 impl Test {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        if !self.memory {
-            // Minutes on a new machine, and the reason to stop where it can't be: first, and with its progress shown.
-            xtask::cluster::prepare(false)?;
+        if let Some(context) = &self.context {
+            return in_users_cluster(context);
         }
+        let nodes = if self.memory { false } else { prepare()? };
         programs::build()?;
         if self.memory {
             // What needs a control plane is in these two packages.
-            cargo(
-                &["test", "--workspace", "--exclude", "cosid-tests", "--exclude", "xtask", "--locked"],
-                None,
-            )?;
+            let without = ["--exclude", "cosid-tests", "--exclude", "xtask"];
+            cargo(&[&["test", "--workspace", "--locked"], &without[..]].concat(), &[])?;
         } else {
-            cargo(&["test", "--workspace", "--locked"], None)?;
+            cargo(&["test", "--workspace", "--locked"], &[])?;
         }
         // What is behind features that no program here has, such as time zones by name.
-        cargo(&["test", "-p", "cosid-id", "--all-features", "--locked"], None)?;
+        cargo(&["test", "-p", "cosid-id", "--all-features", "--locked"], &[])?;
         // The page's words under every interleaving; another build, since loom replaces the atomics.
-        let words = [
-            "test",
-            "-p",
-            "cosid-id",
-            "--release",
-            "--locked",
-            "--test",
-            "loom",
-            "--target-dir",
-            "target/loom",
-        ];
-        cargo(&words, Some("--cfg loom"))?;
-        progress::step("the demo", |_| {
-            demo::run(&demo::Options { memory: self.memory, context: None, no_nodes: true })
-        })?;
+        let words = ["test", "-p", "cosid-id", "--release", "--locked", "--test", "loom"];
+        cargo(&[&words[..], &["--target-dir", "target/loom"]].concat(), &[("RUSTFLAGS", "--cfg loom")])?;
+        let options = demo::Options { memory: self.memory, context: None, no_nodes: true };
+        progress::step("the demo without nodes", |_| demo::run(&options))?;
+        if nodes {
+            progress::step("the demo in pods", |_| demo::run(&demo::Options::default()))?;
+        }
         if self.memory {
             println!("NOT run: the tests on an API server (without --memory they are)");
+        } else if !nodes {
+            println!(
+                "NOT run: the tests in pods (as root they are, or with --context in a cluster that you have)"
+            );
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn cargo(args: &[&str], rustflags: Option<&str>) -> Result<()> {
-    let mut command = programs::cargo();
-    command.args(args);
-    if let Some(flags) = rustflags {
-        command.env("RUSTFLAGS", flags);
+/// Builds what takes minutes on a new machine, first and with its progress shown: it is also the reason to stop where it
+/// can't be. Says whether this machine can have nodes.
+fn prepare() -> Result<bool> {
+    let nodes = match cluster::check_nodes() {
+        Ok(()) => true,
+        Err(missing) if env::var("COSID_TEST_NODES").is_ok_and(|value| value == "require") => {
+            return Err(missing);
+        }
+        Err(missing) => {
+            eprintln!("the tests in pods are left out: {missing}");
+            false
+        }
+    };
+    cluster::prepare(nodes)?;
+    tools::helm()?;
+    tools::kube_score()?;
+    if nodes {
+        images::build(Build::Quick)?;
     }
-    let status = command.status().map_err(Error::io("start cargo"))?;
+    Ok(nodes)
+}
+
+fn in_users_cluster(context: &str) -> Result<ExitCode> {
+    cargo(&["test", "-p", "cosid-tests", "--locked", "--test", "nodes"], &[("COSID_TEST_CONTEXT", context)])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cargo(args: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    let mut command = programs::cargo();
+    let status = command.args(args).envs(environment.iter().copied()).status();
+    let status = status.map_err(Error::io("start cargo"))?;
     if status.success() {
         return Ok(());
     }
