@@ -14,6 +14,7 @@ mod examples;
 mod exhausted;
 mod hostile;
 mod ordinals;
+mod policies;
 mod storms;
 
 use std::env;
@@ -81,6 +82,7 @@ fn trials(ground: &Arc<OnceLock<PodGround>>, context: Option<String>, missing: b
         endings::CASES,
         exhausted::CASES,
         hostile::CASES,
+        policies::CASES,
         examples::CASES,
         storms::CASES,
     ];
