@@ -20,6 +20,7 @@ mod storms;
 use std::env;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use cosid_tests::pods::{PodGround, counted};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -90,7 +91,10 @@ fn trials(ground: &Arc<OnceLock<PodGround>>, context: Option<String>, missing: b
         let left_out = missing || (context.is_some() && needs == Needs::OwnNodes);
         let (ground, context) = (Arc::clone(ground), context.clone());
         let run = move || -> Result<(), Failed> {
-            test(ground.get_or_init(|| PodGround::start(context.as_deref())));
+            let ground = ground.get_or_init(|| PodGround::start(context.as_deref()));
+            let start = Instant::now();
+            test(ground);
+            println!("{:.1} s", start.elapsed().as_secs_f64());
             Ok(())
         };
         Trial::test(name, run).with_ignored_flag(left_out)
