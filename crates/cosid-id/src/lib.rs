@@ -17,6 +17,11 @@ mod form;
 #[cfg(not(loom))]
 pub mod format;
 mod friendly;
+#[cfg(loom)]
+pub mod gate;
+#[cfg(not(loom))]
+#[allow(unreachable_pub, reason = "public under cfg(loom), for the model's tests")]
+mod gate;
 #[cfg(not(loom))]
 mod generator;
 mod id;
@@ -28,6 +33,8 @@ mod next_error;
 mod page;
 mod radix;
 mod slot_split;
+#[cfg(not(loom))]
+mod stamp;
 
 #[cfg(loom)]
 #[allow(missing_docs, reason = "public for the model's tests only")]
@@ -35,6 +42,8 @@ pub mod sync;
 #[cfg(not(loom))]
 mod sync;
 
+#[cfg(not(loom))]
+mod tick;
 mod wide_id;
 mod zone;
 
