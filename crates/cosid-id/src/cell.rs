@@ -145,7 +145,13 @@ impl Rules {
         }
     }
 
-    pub(crate) fn pack(&self, tick: u64, sequence: u32) -> u64 {
+    /// The tick and the first sequence of what was taken, as in a state.
+    #[must_use]
+    pub fn first_state_of(&self, taken: Taken) -> u64 {
+        self.pack(taken.tick, taken.sequence)
+    }
+
+    fn pack(&self, tick: u64, sequence: u32) -> u64 {
         (tick << self.layout.sequence_bits()) | u64::from(sequence)
     }
 }

@@ -1,8 +1,8 @@
 //! How an ID is taken with one addition and no look at the clock.
 //!
 //! A process that makes IDs in masses keeps a *gate* for each generator: a word in memory of its own, which says up to
-//! which state IDs may be taken by adding 1 to it. Clock and ceiling are in that one number, and so one comparison
-//! checks both. Whoever takes an ID by [`Rules::take`], with a look at the clock, opens the gate for the rest of the
+//! which state IDs may be taken by adding to it ([`run`](crate::run)). Clock and ceiling are in that one number, and so
+//! one comparison checks both. Whoever takes an ID by [`Rules::take`], with a look at the clock, opens the gate for the rest of the
 //! tick ([`Rules::open`]). It is shut when the tick is over ([`tick`](crate::tick)), by every 256th ID that finds it
 //! over, and when the sequences come to their end.
 //!
@@ -45,27 +45,11 @@ pub enum Added {
 /// A number from which on the gate may have to be shut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edge {
-    got: u64,
-    limit: u64,
+    pub(crate) got: u64,
+    pub(crate) limit: u64,
 }
 
 impl Rules {
-    /// Takes a number by adding 1 to the state, if the gate is open. Never blocks.
-    #[inline]
-    pub fn add(&self, state: &AtomicU64, gate: &AtomicU64) -> Added {
-        let limit = gate.load(Ordering::Acquire);
-        if limit <= SHUT {
-            return Added::Shut;
-        }
-        let got = state.fetch_add(1, Ordering::AcqRel);
-        // The floor holds even if a broken program wrote a state from before it.
-        if got < limit && got >= self.first_state && got & CHECK != 0 {
-            Added::Taken(got)
-        } else {
-            Added::Edge(Edge { got, limit })
-        }
-    }
-
     /// Shuts the gate if its time is over, and says whether the number is good all the same; one that is not has to be
     /// [taken](Rules::take) by the clock.
     pub fn settle(&self, Edge { got, limit }: Edge, gate: &AtomicU64, now_ms: u64) -> Option<u64> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cell::Rules;
+use crate::cell::{Rules, Taken};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
 use crate::gate::{Added, Edge};
@@ -11,6 +11,7 @@ use crate::id::Id;
 use crate::layout::Layout;
 use crate::next_error::{NextError, Wait};
 use crate::page::{Page, Word};
+use crate::run::Run;
 use crate::stamp::Stamp;
 use crate::tick::Gate;
 
@@ -23,6 +24,11 @@ const LONGEST_NAP: Duration = Duration::from_millis(20);
 const GATE_BITS: u8 = 12;
 /// The agent moves the ceiling every few seconds; nobody notices this much more.
 const CEILING_NAP: Duration = Duration::from_millis(10);
+
+thread_local! {
+    /// What the thread has taken from the gate that it used last.
+    static RUN: Run = const { Run::new() };
+}
 
 /// Makes the IDs of one cell. Any number of generators, in threads, forked children and other processes, may
 /// share a cell: none repeats an ID and none ever waits for another.
@@ -43,6 +49,8 @@ pub struct Generator<C = SystemClock> {
     state: Word<Page>,
     /// `None` where it would not pay, and with a clock that the thread does not know.
     gate: Option<Word<Gate>>,
+    /// By which a thread knows whose run it has; 0 without a gate.
+    gate_number: u64,
     rules: Rules,
     stamp: Stamp,
     layout: Layout,
@@ -58,7 +66,7 @@ impl Generator {
     pub fn new(page: Arc<Page>, cell: usize) -> Result<Self, Error> {
         let generator = Self::with_clock(page, cell, SystemClock)?;
         let is_worth_it = generator.layout.sequence_bits() >= GATE_BITS;
-        Ok(Self { gate: if is_worth_it { new_gate() } else { None }, ..generator })
+        Ok(generator.with_gate(if is_worth_it { Gate::new() } else { None }))
     }
 }
 
@@ -73,7 +81,7 @@ impl<C: Clock> Generator<C> {
         let rules = Rules::new(layout, page.header().floor);
         let stamp = Stamp::new(&layout, slot);
         let state = Word::new(page, |page| page.state_word(cell));
-        Ok(Self { state, gate: None, rules, stamp, layout, cell, clock })
+        Ok(Self { state, gate: None, gate_number: 0, rules, stamp, layout, cell, clock })
     }
 
     /// The same generator, but where a tick is used up it takes IDs of later ones, up to `bound` ahead of the clock,
@@ -102,8 +110,13 @@ impl<C: Clock> Generator<C> {
         let ms = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
         let rules = self.rules.ahead(ms / u64::from(self.layout.unit_ms()));
         // A gate is open up to a bound.
-        let gate = self.gate.as_ref().and_then(|_| new_gate());
-        Self { rules, gate, ..self }
+        let gate = self.gate.as_ref().and_then(|_| Gate::new());
+        Self { rules, ..self }.with_gate(gate)
+    }
+
+    fn with_gate(self, gate: Option<Arc<Gate>>) -> Self {
+        let gate_number = gate.as_ref().map_or(0, |gate| gate.number());
+        Self { gate: gate.map(|gate| Word::new(gate, Gate::word)), gate_number, ..self }
     }
 
     /// The next ID. Never blocks and never sleeps.
@@ -112,7 +125,18 @@ impl<C: Clock> Generator<C> {
     /// See [`NextError`].
     #[inline]
     pub fn try_next(&self) -> Result<Id, NextError> {
-        match self.gate.as_ref().map_or(Added::Shut, |gate| self.rules.add(&self.state, gate)) {
+        if let Some(gate) = &self.gate
+            && let Some(state) = RUN.with(|run| run.serve(self.gate_number, &self.state, gate))
+        {
+            return Ok(self.stamp.id(state));
+        }
+        self.try_next_by_gate()
+    }
+
+    #[inline(never)]
+    fn try_next_by_gate(&self) -> Result<Id, NextError> {
+        let Some(gate) = &self.gate else { return self.try_next_by_clock() };
+        match RUN.with(|run| run.add(self.gate_number, &self.rules, &self.state, gate)) {
             Added::Taken(state) => Ok(self.stamp.id(state)),
             Added::Edge(edge) => self.settle(edge),
             Added::Shut => self.try_next_by_clock(),
@@ -125,10 +149,13 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// See [`NextError`]; [`NextError::BadCount`] unless `want` is 1 to [`MAX_BATCH`].
     pub fn try_range(&self, want: usize) -> Result<IdRange, NextError> {
-        match u32::try_from(want) {
-            Ok(count @ 1..) if want <= MAX_BATCH => self.take(self.clock.unix_ms(), count),
-            _ => Err(NextError::BadCount { count: want, max: MAX_BATCH }),
-        }
+        let count = match u32::try_from(want) {
+            Ok(count @ 1..) if want <= MAX_BATCH => count,
+            _ => return Err(NextError::BadCount { count: want, max: MAX_BATCH }),
+        };
+        let taken = self.take(self.clock.unix_ms(), count)?;
+        let next = self.stamp.id(self.rules.first_state_of(taken)).get();
+        Ok(IdRange { next, left: taken.count, step: 1 << self.layout.sequence_shift() })
     }
 
     /// Fills the front of a buffer with as many IDs as the current tick still has, in one atomic operation,
@@ -151,6 +178,14 @@ impl<C: Clock> Generator<C> {
     /// What [`Generator::try_next`] said last when the time was over; at once if waiting cannot help.
     pub fn next(&self, timeout: Duration) -> Result<Id, NextError> {
         self.within(timeout, || self.try_next())
+    }
+
+    /// [`Generator::try_range`], waited for at most `timeout`. Blocks; while it waits it sleeps.
+    ///
+    /// # Errors
+    /// Those of [`Generator::try_range`], as in [`Generator::next`].
+    pub fn next_range(&self, want: usize, timeout: Duration) -> Result<IdRange, NextError> {
+        self.within(timeout, || self.try_range(want))
     }
 
     /// `count` IDs, 1 to [`MAX_BATCH`], as an iterator of ranges: one atomic operation each, and one for each tick
@@ -228,24 +263,23 @@ impl<C: Clock> Generator<C> {
     #[inline(never)]
     fn try_next_by_clock(&self) -> Result<Id, NextError> {
         let now = self.clock.unix_ms();
-        let range = self.take(now, 1)?;
+        let state = self.rules.first_state_of(self.take(now, 1)?);
         if let Some(gate) = &self.gate {
             gate.owner().count(now);
+            RUN.with(|run| run.went_on(self.gate_number, state + 1));
             self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
         }
-        Ok(Id::composed(range.next))
+        Ok(self.stamp.id(state))
     }
 
-    fn take(&self, now: u64, want: u32) -> Result<IdRange, NextError> {
+    fn take(&self, now: u64, want: u32) -> Result<Taken, NextError> {
         let take_at = |now| self.rules.take(&self.state, self.page().ceiling_word(), now, want);
-        let taken = match take_at(now) {
+        match take_at(now) {
             // The host's clock may have been ahead for a moment and be right again, while our reading never
             // goes back: without this only a restart would help. The state keeps what is issued growing.
-            Err(NextError::Wait(Wait::AboveCeiling { .. })) => take_at(self.clock.host_ms())?,
-            outcome => outcome?,
-        };
-        let next = self.stamp.id(self.rules.pack(taken.tick, taken.sequence)).get();
-        Ok(IdRange { next, left: taken.count, step: 1 << self.layout.sequence_shift() })
+            Err(NextError::Wait(Wait::AboveCeiling { .. })) => take_at(self.clock.host_ms()),
+            outcome => outcome,
+        }
     }
 
     fn within<T>(
@@ -269,10 +303,6 @@ impl<C: Clock> Generator<C> {
             self.clock.sleep(nap.min(left));
         }
     }
-}
-
-fn new_gate() -> Option<Word<Gate>> {
-    Gate::new().map(|gate| Word::new(gate, Gate::word))
 }
 
 /// IDs of one tick whose sequences follow each other without a gap, in order; taken in one atomic operation.
@@ -335,7 +365,7 @@ impl<C: Clock> Iterator for Ranges<'_, C> {
         }
         let Self { generator, left, start, timeout } = *self;
         let time_left = timeout.saturating_sub(generator.clock.elapsed().saturating_sub(start));
-        let range = generator.within(time_left, || generator.try_range(left));
+        let range = generator.next_range(left, time_left);
         self.left = range.as_ref().map_or(0, |range| left - range.len());
         Some(range)
     }

@@ -32,6 +32,11 @@ mod next_error;
 #[cfg(not(loom))]
 mod page;
 mod radix;
+#[cfg(loom)]
+pub mod run;
+#[cfg(not(loom))]
+#[allow(unreachable_pub, reason = "public under cfg(loom), for the model's tests")]
+mod run;
 mod slot_split;
 #[cfg(not(loom))]
 mod stamp;

@@ -33,27 +33,39 @@ const USED: usize = 128 / 8;
 const COUNT_BITS: u32 = 16;
 
 /// The gate of a generator, and of its clones, in this process.
-pub(crate) struct Gate(OwnWords);
+pub(crate) struct Gate {
+    words: OwnWords,
+    number: u64,
+}
+
+/// The number of the gate that is made next: each has another one, and none is 0.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Gate {
     /// `None` where the kernel can't give it the memory it needs: IDs are then made without.
     pub(crate) fn new() -> Option<Arc<Self>> {
-        OwnWords::new().ok().map(|words| Arc::new(Self(words)))
+        let words = OwnWords::new().ok()?;
+        Some(Arc::new(Self { words, number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed) }))
+    }
+
+    /// By which a thread knows whose run it has.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     #[inline]
     pub(crate) fn word(&self) -> &AtomicU64 {
-        &self.0.words()[GATE]
+        &self.words.words()[GATE]
     }
 
     /// Keeps the thread.
     pub(crate) fn set_used(&self) {
-        self.0.words()[USED].store(1, Ordering::Relaxed);
+        self.words.words()[USED].store(1, Ordering::Relaxed);
     }
 
     /// Counts an ID that looked at the clock. The thread is started once they are many.
     pub(crate) fn count(self: &Arc<Self>, now_ms: u64) {
-        let demand = &self.0.words()[DEMAND];
+        let demand = &self.words.words()[DEMAND];
         let seen = demand.load(Ordering::Relaxed);
         let (ms, count) = (seen >> COUNT_BITS, seen & ((1 << COUNT_BITS) - 1));
         // Threads may overwrite each other's count: it need not be exact.
@@ -91,7 +103,7 @@ impl Gate {
             let now = SystemClock.unix_ms();
             SystemClock.sleep(SystemClock.until(now + 1));
             gate::shut(self.word());
-            let used = self.0.words()[USED].swap(0, Ordering::Relaxed) != 0;
+            let used = self.words.words()[USED].swap(0, Ordering::Relaxed) != 0;
             idle = if used { 0 } else { idle + 1 };
         }
         // Whoever would open it now finds that it can't.

@@ -6,6 +6,7 @@
 
 use cosid_id::cell::{self, Rules};
 use cosid_id::gate::{self, Added};
+use cosid_id::run::Run;
 use cosid_id::sync::{AtomicU64, Ordering};
 use cosid_id::{Layout, NextError, Wait};
 use loom::sync::Arc;
@@ -71,13 +72,19 @@ impl Process {
         self.cell.rules.open(&self.cell.state, &self.gate, &self.cell.ceiling, now);
     }
 
-    /// One ID as a generator makes it: added if the gate is open.
+    /// One ID as a generator makes it for a thread that is not alone: added if the gate is open.
     fn next(&self, now: u64) -> Result<(u64, u32), NextError> {
-        let settled = match self.cell.rules.add(&self.cell.state, &self.gate) {
+        self.next_of(&Run::new(), now)
+    }
+
+    /// One ID for a thread: of its run, if it has one.
+    fn next_of(&self, run: &Run, now: u64) -> Result<(u64, u32), NextError> {
+        let served = run.serve(1, &self.cell.state, &self.gate);
+        let settled = served.or_else(|| match run.add(1, &self.cell.rules, &self.cell.state, &self.gate) {
             Added::Taken(state) => Some(state),
             Added::Edge(edge) => self.cell.rules.settle(edge, &self.gate, now),
             Added::Shut => None,
-        };
+        });
         if let Some(state) = settled {
             let sequence = u32::try_from(state & u64::from(self.cell.layout.max_sequence())).unwrap();
             return Ok((self.cell.layout.tick_start(state >> self.cell.layout.sequence_bits()), sequence));
@@ -298,6 +305,107 @@ fn additions_against_close_what_close_says_is_final() {
     });
 }
 
+/// A run of a thread that was alone so far.
+fn run_on(cell: &Cell) -> Run {
+    cell.take(FLOOR + 10, 1).unwrap();
+    Run::alone(1, cell.state.load(Ordering::Acquire))
+}
+
+#[test]
+fn runs_against_additions_no_id_is_given_twice_and_they_grow_from_call_to_call() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let run = run_on(&cell);
+        let mut ids = vec![process.next_of(&run, FLOOR + 10).unwrap()];
+        let other = process.clone();
+        let other = thread::spawn(move || other.next(FLOOR + 10).unwrap());
+        ids.push(process.next_of(&run, FLOOR + 10).unwrap());
+        let others = other.join().unwrap();
+        // The other call has ended before this one begins.
+        let last = process.next_of(&run, FLOOR + 10).unwrap();
+        assert!(last > others, "{last:?} after {others:?}");
+        assert!(ids[0] < others, "the other began after {ids:?}");
+        ids.extend([others, last]);
+        assert_distinct(&ids);
+    });
+}
+
+#[test]
+fn runs_against_runs_no_id_is_given_twice() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let two = |process: &Process, run: &Run| [(); 2].map(|()| process.next_of(run, FLOOR + 10).unwrap());
+        let (other, run) = (process.clone(), run_on(&cell));
+        let other = thread::spawn(move || two(&other, &run));
+        let run = run_on(&cell);
+        let ids = [two(&process, &run), other.join().unwrap()];
+        assert!(ids.iter().all(|ids| ids[0] < ids[1]), "{ids:?}");
+        assert_distinct(&ids.concat());
+    });
+}
+
+#[test]
+fn runs_against_the_tick_and_another_process_no_id_is_given_twice() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let ticker = process.clone();
+        let run = run_on(&cell);
+        let mut ids = vec![process.next_of(&run, FLOOR + 10).unwrap()];
+        let ticker = thread::spawn(move || {
+            gate::shut(&ticker.gate);
+            ticker.cell.take(FLOOR + 11, 2).unwrap()
+        });
+        ids.push(process.next_of(&run, FLOOR + 11).unwrap());
+        let others = ticker.join().unwrap();
+        let last = process.next_of(&run, FLOOR + 11).unwrap();
+        assert!(last > others[1], "{last:?} after {others:?}");
+        ids.extend(others);
+        ids.push(last);
+        assert_distinct(&ids);
+    });
+}
+
+#[test]
+fn runs_against_close_what_close_says_is_final() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let run = run_on(&cell);
+        let closer = cell.clone();
+        let closer = thread::spawn(move || cell::close(&closer.state));
+        let mut largest = 0;
+        for _ in 0..3 {
+            match process.next_of(&run, FLOOR + 10) {
+                Ok((_, sequence)) => largest = sequence,
+                Err(error) => assert_eq!(error, NextError::SlotLost),
+            }
+        }
+        let before = closer.join().unwrap() & 511;
+        assert!(u64::from(largest) < before || largest == 0, "{largest} is above what close said: {before}");
+        assert_eq!(process.next_of(&run, FLOOR + 10), Err(NextError::SlotLost));
+    });
+}
+
+/// Teeth: a run that is served without a look at the state goes back behind somebody else's ID.
+#[test]
+#[should_panic(expected = "went back")]
+fn a_run_served_without_a_look_at_the_state_is_found() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let run = run_on(&cell);
+        process.next_of(&run, FLOOR + 10).unwrap();
+        let seen = AtomicU64::new(cell.state.load(Ordering::Acquire));
+        let other = process.clone();
+        let others = thread::spawn(move || other.next(FLOOR + 10).unwrap()).join().unwrap();
+        let state = run.serve(1, &seen, &process.gate).unwrap();
+        assert!(u32::try_from(state & 511).unwrap() > others.1, "went back");
+    });
+}
+
 /// Teeth again: shutting the gate closes nothing, for somebody may be past it.
 #[test]
 #[should_panic(expected = "above what close said")]
@@ -306,9 +414,11 @@ fn a_close_that_only_shuts_the_gate_is_found() {
         let cell = Cell::new(FLOOR + 50);
         let process = Process::open(&cell, FLOOR + 10);
         let other = process.clone();
-        let maker = thread::spawn(move || match other.cell.rules.add(&other.cell.state, &other.gate) {
-            Added::Taken(state) => Some(state),
-            _ => None,
+        let maker = thread::spawn(move || {
+            match Run::new().add(1, &other.cell.rules, &other.cell.state, &other.gate) {
+                Added::Taken(state) => Some(state),
+                _ => None,
+            }
         });
         gate::shut(&process.gate);
         let closed_at = cell.state.load(Ordering::Acquire);

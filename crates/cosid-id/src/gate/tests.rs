@@ -2,6 +2,7 @@ use super::*;
 use crate::cell::{close, first_state, last_issued};
 use crate::layout::Layout;
 use crate::next_error::{NextError, Wait};
+use crate::run::Run;
 
 const EPOCH: u64 = Layout::MILLISECOND.epoch_ms();
 const FLOOR: u64 = EPOCH + 1_000;
@@ -31,9 +32,9 @@ impl Cell {
         Self::new(Layout::builder().sequence_bits(7).build().unwrap())
     }
 
-    /// What a generator does for one ID: Unix ms and sequence, and whether it was added.
+    /// What a generator does for one ID of a thread that is not alone: Unix ms and sequence, and whether it was added.
     fn next(&self, now: u64) -> Result<(u64, u64, bool), NextError> {
-        let settled = match self.rules.add(&self.state, &self.gate) {
+        let settled = match Run::new().add(1, &self.rules, &self.state, &self.gate) {
             Added::Taken(state) => Some(state),
             Added::Edge(edge) => self.rules.settle(edge, &self.gate, now),
             Added::Shut => None,

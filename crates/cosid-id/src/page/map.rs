@@ -117,3 +117,27 @@ impl<M> Clone for Word<M> {
 unsafe impl<M: Send + Sync> Send for Word<M> {}
 // SAFETY: as above; there is no way to change it.
 unsafe impl<M: Send + Sync> Sync for Word<M> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Ordering;
+
+    #[test]
+    fn what_is_a_process_s_own_is_zero_in_a_forked_child() {
+        let own = OwnWords::new().unwrap();
+        own.words().iter().for_each(|word| word.store(7, Ordering::Relaxed));
+        // SAFETY: the child reads memory and ends, without a lock, an allocation or a destructor.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let is_wiped = own.words().iter().all(|word| word.load(Ordering::Relaxed) == 0);
+            // SAFETY: it ends the child at once.
+            unsafe { libc::_exit(if is_wiped { 3 } else { 4 }) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` lives while it is written, and the child is this one's own.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(libc::WEXITSTATUS(status), 3);
+        assert!(own.words().iter().all(|word| word.load(Ordering::Relaxed) == 7), "and the parent keeps it");
+    }
+}
