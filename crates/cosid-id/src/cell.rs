@@ -47,6 +47,8 @@ pub struct Rules {
     pub(crate) first_state: u64,
     /// Ticks that IDs may be ahead of the clock.
     pub(crate) ahead: u64,
+    /// Numbers that threads which meet may take at once, see [`run`](crate::run).
+    pub(crate) shared_run: u64,
 }
 
 /// IDs of one tick that now belong to the caller: `count` of them from `sequence` on.
@@ -64,7 +66,8 @@ impl Rules {
     /// The rules of a cell with this layout, in a window above `floor` (Unix ms).
     #[must_use]
     pub fn new(layout: Layout, floor: u64) -> Self {
-        Self { layout, first_state: first_state(&layout, floor), ahead: 0 }
+        let shared_run = crate::run::shared_run(&layout);
+        Self { layout, first_state: first_state(&layout, floor), ahead: 0, shared_run }
     }
 
     /// The same, but where the tick of the clock is used up IDs of up to `ticks` later ones are taken.

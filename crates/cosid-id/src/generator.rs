@@ -125,21 +125,23 @@ impl<C: Clock> Generator<C> {
     /// See [`NextError`].
     #[inline]
     pub fn try_next(&self) -> Result<Id, NextError> {
-        if let Some(gate) = &self.gate
-            && let Some(state) = RUN.with(|run| run.serve(self.gate_number, &self.state, gate))
-        {
-            return Ok(self.stamp.id(state));
-        }
-        self.try_next_by_gate()
+        self.at_once().map_or_else(|| self.try_next_by_clock(), Ok)
+    }
+
+    /// An ID without a look at the clock, if that is possible. It is what most calls come to, and so returned in registers.
+    #[inline]
+    fn at_once(&self) -> Option<Id> {
+        let gate = self.gate.as_ref()?;
+        let served = RUN.with(|run| run.serve(self.gate_number, &self.state, gate));
+        served.or_else(|| self.add(gate)).map(|state| self.stamp.id(state))
     }
 
     #[inline(never)]
-    fn try_next_by_gate(&self) -> Result<Id, NextError> {
-        let Some(gate) = &self.gate else { return self.try_next_by_clock() };
+    fn add(&self, gate: &Word<Gate>) -> Option<u64> {
         match RUN.with(|run| run.add(self.gate_number, &self.rules, &self.state, gate)) {
-            Added::Taken(state) => Ok(self.stamp.id(state)),
-            Added::Edge(edge) => self.settle(edge),
-            Added::Shut => self.try_next_by_clock(),
+            Added::Taken(state) => Some(state),
+            Added::Edge(edge) => self.settle(edge, gate),
+            Added::Shut => None,
         }
     }
 
@@ -164,20 +166,16 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// Those of [`Generator::try_range`].
     pub fn try_fill(&self, ids: &mut [u64]) -> Result<usize, NextError> {
-        let range = self.try_range(ids.len())?;
-        let count = range.len();
-        for (place, id) in ids.iter_mut().zip(range) {
-            *place = id.get();
-        }
-        Ok(count)
+        Ok(self.try_range(ids.len())?.write_to(ids))
     }
 
     /// The next ID, waited for at most `timeout`. Blocks; while it waits it sleeps.
     ///
     /// # Errors
     /// What [`Generator::try_next`] said last when the time was over; at once if waiting cannot help.
+    #[inline]
     pub fn next(&self, timeout: Duration) -> Result<Id, NextError> {
-        self.within(timeout, || self.try_next())
+        self.at_once().map_or_else(|| self.next_by_clock(timeout), Ok)
     }
 
     /// [`Generator::try_range`], waited for at most `timeout`. Blocks; while it waits it sleeps.
@@ -216,7 +214,7 @@ impl<C: Clock> Generator<C> {
         if count == 0 || count > MAX_BATCH {
             return Err(NextError::BadCount { count, max: MAX_BATCH });
         }
-        Ok(Ranges { generator: self, left: count, start: self.clock.elapsed(), timeout })
+        Ok(Ranges { generator: self, left: count, start: None, timeout })
     }
 
     /// Fills a whole buffer of 1 to [`MAX_BATCH`] places, one atomic operation for each tick it needs, within
@@ -225,12 +223,9 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// As [`Generator::next`]. The IDs in the buffer are then lost to others, which hurts nobody.
     pub fn fill(&self, ids: &mut [u64], timeout: Duration) -> Result<(), NextError> {
-        let mut places = ids.iter_mut();
-        for range in self.ranges(places.len(), timeout)? {
-            // In this order: a range that has ended takes no place with it.
-            for (id, place) in range?.zip(&mut places) {
-                *place = id.get();
-            }
+        let mut filled = 0;
+        for range in self.ranges(ids.len(), timeout)? {
+            filled += range?.write_to(&mut ids[filled..]);
         }
         Ok(())
     }
@@ -250,12 +245,9 @@ impl<C: Clock> Generator<C> {
     /// One of 256 IDs comes here, and one that is the last of its tick.
     #[cold]
     #[inline(never)]
-    fn settle(&self, edge: Edge) -> Result<Id, NextError> {
-        let settled = self.gate.as_ref().and_then(|gate| {
-            gate.owner().set_used();
-            self.rules.settle(edge, gate, self.clock.unix_ms())
-        });
-        settled.map_or_else(|| self.try_next_by_clock(), |state| Ok(self.stamp.id(state)))
+    fn settle(&self, edge: Edge, gate: &Word<Gate>) -> Option<u64> {
+        gate.owner().set_used();
+        self.rules.settle(edge, gate, self.clock.unix_ms())
     }
 
     /// One ID of the time that the clock says, for which the gate is then open.
@@ -270,6 +262,12 @@ impl<C: Clock> Generator<C> {
             self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
         }
         Ok(self.stamp.id(state))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_by_clock(&self, timeout: Duration) -> Result<Id, NextError> {
+        self.within(timeout, || self.try_next_by_clock())
     }
 
     fn take(&self, now: u64, want: u32) -> Result<Taken, NextError> {
@@ -329,6 +327,20 @@ impl IdRange {
     }
 }
 
+impl IdRange {
+    /// Writes the IDs to the front of a buffer, as many as both have, and says how many.
+    fn write_to(&self, ids: &mut [u64]) -> usize {
+        let count = ids.len().min(self.len());
+        let mut next = self.next;
+        // As simple as this it is compiled to several at a time.
+        for place in &mut ids[..count] {
+            *place = next;
+            next += self.step;
+        }
+        count
+    }
+}
+
 impl Iterator for IdRange {
     type Item = Id;
 
@@ -352,7 +364,8 @@ impl ExactSizeIterator for IdRange {}
 pub struct Ranges<'a, C = SystemClock> {
     generator: &'a Generator<C>,
     left: usize,
-    start: Duration,
+    /// When it first had to wait.
+    start: Option<Duration>,
     timeout: Duration,
 }
 
@@ -363,9 +376,15 @@ impl<C: Clock> Iterator for Ranges<'_, C> {
         if self.left == 0 {
             return None;
         }
-        let Self { generator, left, start, timeout } = *self;
-        let time_left = timeout.saturating_sub(generator.clock.elapsed().saturating_sub(start));
-        let range = generator.next_range(left, time_left);
+        let (generator, left) = (self.generator, self.left);
+        let range = match generator.try_range(left) {
+            Err(NextError::Wait(_)) => {
+                let now = generator.clock.elapsed();
+                let waited = now.saturating_sub(*self.start.get_or_insert(now));
+                generator.next_range(left, self.timeout.saturating_sub(waited))
+            }
+            outcome => outcome,
+        };
         self.left = range.as_ref().map_or(0, |range| left - range.len());
         Some(range)
     }

@@ -8,6 +8,9 @@
 //!   of the run. That is then thrown away, so that IDs grow across threads and processes, just as if each had been added;
 //! * the gate is as it was: if not, the tick may be over.
 //!
+//! Threads that are not alone have runs too where a layout has more sequences than anybody can use up: what one throws away
+//! costs less than to fetch the state from another processor for each ID.
+//!
 //! # Why it is safe
 //!
 //! * The numbers of a run are its thread's from the addition on. Nobody lowers the state, so once it has left the end of a
@@ -23,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as OwnU64, Ordering::Relaxed, comp
 
 use crate::cell::Rules;
 use crate::gate::{Added, CHECK, Edge, SHUT};
+use crate::layout::Layout;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The longest run: what is thrown away at most, and IDs for which the clock is not asked.
@@ -110,8 +114,8 @@ impl Run {
         };
         // One more look before it takes many: what it knows may be old.
         let want = match length(alone, expected, limit) {
-            many @ 2.. if state.load(Ordering::Acquire) == expected => many,
-            _ => 1,
+            many if many > rules.shared_run && state.load(Ordering::Acquire) == expected => many,
+            _ => rules.shared_run,
         };
         let got = state.fetch_add(want, Ordering::AcqRel);
         let end = got.wrapping_add(want);
@@ -141,6 +145,14 @@ impl Run {
             self.alone.store(self.alone.load(Relaxed).min(ALONE / 8), Relaxed);
         }
     }
+}
+
+/// How many numbers threads that meet take at once: 1, unless a millisecond has 2^16 sequences or more. Each addition waits
+/// for the other processor, 50 ns at the least; so at most 20,000 of them in a millisecond, and no tick is used up by
+/// what is thrown away.
+pub(crate) fn shared_run(layout: &Layout) -> u64 {
+    let in_one_ms = (u64::from(layout.max_sequence()) + 1) / u64::from(layout.unit_ms());
+    (in_one_ms >> 15).clamp(1, 8)
 }
 
 /// How many numbers to add: not past the limit, and not over one that looks at the clock.

@@ -108,6 +108,24 @@ fn no_more_is_thrown_away_than_one_of_64_ids_that_the_thread_was_alone_for() {
 }
 
 #[test]
+fn threads_that_meet_have_runs_only_where_a_millisecond_has_sequences_to_spare() {
+    let bits = |bits| shared_run(&Layout::builder().slot_bits(2).sequence_bits(bits).build().unwrap());
+    assert_eq!([12, 15, 16, 17, 18, 20].map(bits), [1, 1, 2, 4, 8, 8]);
+    assert_eq!(shared_run(&Layout::SECOND), 1);
+
+    let mut cell = Cell::new();
+    cell.rules.shared_run = 8;
+    let threads = [Run::new(), Run::new()];
+    let mut last = cell.state();
+    for turn in 0..20 {
+        let ids = [(); 3].map(|()| cell.next(&threads[turn % 2], NOW));
+        assert!(ids[0].0 >= last && ids[1].0 > ids[0].0 && ids[2].0 > ids[1].0, "{ids:?} after {last}");
+        assert_eq!(ids.map(|id| id.1), [How::Added, How::Served, How::Served]);
+        last = ids[2].0 + 1;
+    }
+}
+
+#[test]
 fn a_run_ends_with_its_tick() {
     let cell = Cell::new();
     let run = Run::alone(OWNER, cell.state());
