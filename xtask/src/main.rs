@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod commands {
+    pub(crate) mod bench;
     pub(crate) mod cluster;
     pub(crate) mod codegen;
     pub(crate) mod demo;
@@ -24,6 +25,8 @@ enum Command {
     Test(commands::test::Test),
     /// Write the files that are made from the types: the CRD, the controller's rights
     Codegen(commands::codegen::Codegen),
+    /// What an ID costs here and elsewhere, side by side in one run
+    Bench(commands::bench::Bench),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Test(test) => test.run(),
         Command::Codegen(codegen) => codegen.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Footprint(footprint) => footprint.run(),
     };
     result.unwrap_or_else(|error| {

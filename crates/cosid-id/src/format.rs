@@ -62,7 +62,7 @@
 //!
 //! Or, without a look at the clock, add 1 or N to the state. What is added to belongs to whoever added, but only what is
 //! in the window and not ahead of the clock may be issued; the rest is lost. So this is for programs that know a limit
-//! below which the state surely is so, as [`gate`](crate::gate) does, and that do not add again once they found a number
+//! below which the state surely is so, and that do not add again once they found a number
 //! above it. Bit 63 is above every limit. Programs that add and programs that swap may share a cell.
 //!
 //! The ID is then tick, slot and sequence side by side, in the layout's order. The state has no slot in it, and is

@@ -50,6 +50,24 @@ pub struct Edge {
 }
 
 impl Rules {
+    /// Takes `want` following numbers without a look at the clock, by one compare-and-swap; `None` unless the gate is open
+    /// for all of them and none has to look at the clock. Never blocks.
+    pub fn take_below(&self, state: &AtomicU64, gate: &AtomicU64, want: u32) -> Option<u64> {
+        let limit = gate.load(Ordering::Acquire);
+        let first = state.load(Ordering::Acquire);
+        let end = first.saturating_add(want.into());
+        let is_open = limit > SHUT && first >= self.first_state && end <= limit;
+        if !is_open || Self::looks_at_clock(first, end) {
+            return None;
+        }
+        state.compare_exchange(first, end, Ordering::AcqRel, Ordering::Relaxed).ok()
+    }
+
+    /// Whether a number from `first` to before `end` looks at the clock.
+    pub fn looks_at_clock(first: u64, end: u64) -> bool {
+        (first.wrapping_sub(1) ^ end.wrapping_sub(1)) > CHECK
+    }
+
     /// Shuts the gate if its time is over, and says whether the number is good all the same; one that is not has to be
     /// [taken](Rules::take) by the clock.
     pub fn settle(&self, Edge { got, limit }: Edge, gate: &AtomicU64, now_ms: u64) -> Option<u64> {

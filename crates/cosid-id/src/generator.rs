@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cell::{Rules, Taken};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
-use crate::gate::{Added, Edge};
+use crate::gate::{Added, CHECK, Edge};
 use crate::id::Id;
 use crate::layout::Layout;
 use crate::next_error::{NextError, Wait};
@@ -155,9 +155,12 @@ impl<C: Clock> Generator<C> {
             Ok(count @ 1..) if want <= MAX_BATCH => count,
             _ => return Err(NextError::BadCount { count: want, max: MAX_BATCH }),
         };
-        let taken = self.take(self.clock.unix_ms(), count)?;
-        let next = self.stamp.id(self.rules.first_state_of(taken)).get();
-        Ok(IdRange { next, left: taken.count, step: 1 << self.layout.sequence_shift() })
+        let below = self.gate.as_ref().and_then(|gate| self.rules.take_below(&self.state, gate, count));
+        let (state, left) = match below {
+            Some(state) => (state, count),
+            None => self.take_by_clock(count)?,
+        };
+        Ok(IdRange { next: self.stamp.id(state).get(), left, step: 1 << self.layout.sequence_shift() })
     }
 
     /// Fills the front of a buffer with as many IDs as the current tick still has, in one atomic operation,
@@ -250,18 +253,32 @@ impl<C: Clock> Generator<C> {
         self.rules.settle(edge, gate, self.clock.unix_ms())
     }
 
-    /// One ID of the time that the clock says, for which the gate is then open.
+    /// One ID of the time that the clock says.
     #[cold]
     #[inline(never)]
     fn try_next_by_clock(&self) -> Result<Id, NextError> {
+        self.take_by_clock(1).map(|(state, _)| self.stamp.id(state))
+    }
+
+    /// The first of up to `want` IDs of the time that the clock says, as a state, and how many there are. For the rest of the
+    /// tick the gate is then open.
+    fn take_by_clock(&self, want: u32) -> Result<(u64, u32), NextError> {
         let now = self.clock.unix_ms();
-        let state = self.rules.first_state_of(self.take(now, 1)?);
+        let taken = self.take(now, want)?;
+        let state = self.rules.first_state_of(taken);
+        let end = state + u64::from(taken.count);
         if let Some(gate) = &self.gate {
-            gate.owner().count(now);
-            RUN.with(|run| run.went_on(self.gate_number, state + 1));
-            self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
+            RUN.with(|run| run.went_on(self.gate_number, end));
+            // What is larger than this looks at the clock anyway.
+            if u64::from(want) <= CHECK {
+                gate.owner().count(now);
+                self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
+            }
+            if Rules::looks_at_clock(state, end) {
+                gate.owner().set_used();
+            }
         }
-        Ok(self.stamp.id(state))
+        Ok((state, taken.count))
     }
 
     #[cold]

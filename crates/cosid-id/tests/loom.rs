@@ -347,6 +347,27 @@ fn runs_against_runs_no_id_is_given_twice() {
 }
 
 #[test]
+fn small_ranges_against_runs_and_close_no_id_is_given_twice_and_close_is_final() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let (other, run) = (process.clone(), run_on(&cell));
+        let ranges = thread::spawn(move || other.cell.rules.take_below(&other.cell.state, &other.gate, 3));
+        let mut ids: Vec<u64> = [(); 2]
+            .iter()
+            .filter_map(|()| process.next_of(&run, FLOOR + 10).ok().map(|(_, sequence)| sequence.into()))
+            .collect();
+        let before = cell::close(&cell.state) & 511;
+        ids.extend(ranges.join().unwrap().into_iter().flat_map(|state| (state & 511)..(state & 511) + 3));
+        assert!(ids.iter().all(|&id| id < before), "{ids:?}: close said {before}");
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    });
+}
+
+#[test]
 fn runs_against_the_tick_and_another_process_no_id_is_given_twice() {
     loom::model(|| {
         let cell = Cell::with_sequence_bits(9, FLOOR + 50);

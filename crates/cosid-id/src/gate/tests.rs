@@ -109,6 +109,25 @@ fn the_ceiling_is_inclusive_and_a_clock_past_it_opens_nothing() {
 }
 
 #[test]
+fn a_small_range_is_taken_without_the_clock_if_all_of_it_is_below_the_limit() {
+    let cell = Cell::small();
+    let take = |want| cell.rules.take_below(&cell.state, &cell.gate, want).map(|state| state & 127);
+    assert_eq!(take(1), None, "the gate is shut");
+    assert_eq!(cell.next(NOW), Ok((NOW, 1, false)));
+    assert_eq!([take(16), take(100), take(9), take(1)], [Some(2), Some(18), None, Some(118)]);
+    assert_eq!([take(8), take(7), take(1)], [None, Some(119), None], "up to the limit");
+
+    let cell = Cell::new(Layout::MILLISECOND);
+    assert!(cell.next(NOW).is_ok());
+    let take = |want| cell.rules.take_below(&cell.state, &cell.gate, want).map(|state| state & 4_095);
+    assert_eq!([take(255), take(254), take(1)], [None, Some(2), None], "number 256 looks at the clock");
+    close(&cell.state);
+    assert_eq!(take(1), None);
+    cell.state.store(7, Ordering::Relaxed);
+    assert_eq!(take(1), None, "below the floor");
+}
+
+#[test]
 fn a_whole_unit_has_to_be_in_the_window() {
     let cell = Cell::new(Layout::SECOND);
     let second = EPOCH + 5_000;
