@@ -30,6 +30,7 @@ pub const SHUT: u64 = 1;
 
 /// An ID whose state has none of these bits looks at the clock, lest IDs lag where nobody gets to shut the gate.
 pub const CHECK: u64 = 255;
+const CHECK_OF_LARGE: u64 = 4095;
 
 /// What came of an addition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,9 +64,11 @@ impl Rules {
         state.compare_exchange(first, end, Ordering::AcqRel, Ordering::Relaxed).ok()
     }
 
-    /// Whether a number from `first` to before `end` looks at the clock.
+    /// Whether a number from `first` to before `end` looks at the clock: every 256th, and of larger ranges every 4096th, or
+    /// none would go without.
     pub fn looks_at_clock(first: u64, end: u64) -> bool {
-        (first.wrapping_sub(1) ^ end.wrapping_sub(1)) > CHECK
+        let check = if end.wrapping_sub(first) <= CHECK { CHECK } else { CHECK_OF_LARGE };
+        (first.wrapping_sub(1) ^ end.wrapping_sub(1)) > check
     }
 
     /// Shuts the gate if its time is over, and says whether the number is good all the same; one that is not has to be

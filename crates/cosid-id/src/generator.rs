@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::cell::{Rules, Taken};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
-use crate::gate::{Added, CHECK, Edge};
+use crate::gate::{Added, Edge};
 use crate::id::Id;
 use crate::layout::Layout;
 use crate::next_error::{NextError, Wait};
@@ -269,11 +269,8 @@ impl<C: Clock> Generator<C> {
         let end = state + u64::from(taken.count);
         if let Some(gate) = &self.gate {
             RUN.with(|run| run.went_on(self.gate_number, end));
-            // What is larger than this looks at the clock anyway.
-            if u64::from(want) <= CHECK {
-                gate.owner().count(now);
-                self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
-            }
+            gate.owner().count(now);
+            self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
             if Rules::looks_at_clock(state, end) {
                 gate.owner().set_used();
             }

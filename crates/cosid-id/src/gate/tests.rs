@@ -121,6 +121,7 @@ fn a_small_range_is_taken_without_the_clock_if_all_of_it_is_below_the_limit() {
     assert!(cell.next(NOW).is_ok());
     let take = |want| cell.rules.take_below(&cell.state, &cell.gate, want).map(|state| state & 4_095);
     assert_eq!([take(255), take(254), take(1)], [None, Some(2), None], "number 256 looks at the clock");
+    assert_eq!([take(256), take(1_024)], [Some(256), Some(512)], "of large ranges number 4096");
     close(&cell.state);
     assert_eq!(take(1), None);
     cell.state.store(7, Ordering::Relaxed);
