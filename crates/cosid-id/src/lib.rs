@@ -2,7 +2,7 @@
 //!
 //! A lease gives the right to issue timestamps `t` on a slot with `floor < t <= ceiling`. Whoever holds it
 //! makes a [page](PageOwner), a small file that all programs of a pod map; a [`Generator`] takes each ID from
-//! it with one atomic operation that checks the window, so that threads, forked workers and whole containers
+//! it with at most one atomic operation and a check of the window, so that threads, forked workers and whole containers
 //! share one slot, and the owner always knows the last timestamp.
 //!
 //! A [`Layout`] says how an ID is put together, a [`Form`] how it is written; `docs/ids.md` which to take when.

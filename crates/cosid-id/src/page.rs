@@ -19,6 +19,8 @@
 //! The length is checked when a page is opened. A file that is cut short while it is mapped kills its readers
 //! with SIGBUS; no program but the owner has a reason to write the file other than through the mapping.
 
+#[cfg(test)]
+mod fork_tests;
 mod map;
 
 pub(crate) use map::{OwnWords, Word};
