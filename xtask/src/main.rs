@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod commands {
+    pub(crate) mod bench;
     pub(crate) mod cluster;
     pub(crate) mod codegen;
     pub(crate) mod demo;
@@ -27,6 +28,8 @@ enum Command {
     Codegen(commands::codegen::Codegen),
     /// Build the container images into target/images, as OCI archives; no container engine is needed
     Image(commands::image::ImageArgs),
+    /// What an ID costs here and elsewhere, side by side in one run
+    Bench(commands::bench::Bench),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
 }
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Test(test) => test.run(),
         Command::Codegen(codegen) => codegen.run(),
         Command::Image(image) => image.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Footprint(footprint) => footprint.run(),
     };
     result.unwrap_or_else(|error| {

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
-use cosid_id::{Generator as Issuer, Id, Layout, MAX_BATCH, NextError, Wait};
+use cosid_id::{Generator as Issuer, Id, IdRange, Layout, MAX_BATCH, NextError, Wait};
 
 use crate::client::Agent;
 use crate::error::Error;
@@ -76,7 +76,7 @@ impl Generator {
     pub fn next_id(&self) -> Result<Id, Error> {
         match self.try_next_id() {
             Ok(id) => Ok(id),
-            Err(_) => self.named.wait_for_id(&Bound::new(self.timeout)),
+            Err(_) => self.named.wait_for(&Bound::new(self.timeout), Issuer::next),
         }
     }
 
@@ -105,22 +105,36 @@ impl Generator {
     /// Those of [`Generator::next_id`], and [`Error::Impossible`] for a buffer of another size. What the buffer
     /// then holds must not be used: which places were filled is not told.
     pub fn next_ids(&self, ids: &mut [u64]) -> Result<(), Error> {
-        if ids.is_empty() || ids.len() > MAX_BATCH {
-            return Err(NextError::BadCount { count: ids.len(), max: MAX_BATCH }.into());
-        }
-        let bound = Bound::new(self.timeout);
-        let mut filled = 0;
-        while filled < ids.len() {
-            let rest = &mut ids[filled..];
-            filled += match self.on_current(|issuer| issuer.try_fill(rest)) {
-                Ok(count) => count,
-                Err(_) => {
-                    rest[0] = self.named.wait_for_id(&bound)?.get();
-                    1
-                }
-            };
+        let mut places = ids.iter_mut();
+        for range in self.ranges(places.len())? {
+            // In this order: a range that has ended takes no place with it.
+            for (id, place) in range?.zip(&mut places) {
+                *place = id.get();
+            }
         }
         Ok(())
+    }
+
+    /// `count` IDs, 1 to [`MAX_BATCH`], as an iterator of ranges of following IDs: one atomic operation each, and one for
+    /// each millisecond that the batch needs. Blocks in the iterator's `next` as [`Generator::next_id`], for at most the
+    /// timeout in all, counted from this call on.
+    ///
+    /// ```no_run
+    /// let orders = cosid_client::Client::connect()?.generator("orders")?;
+    /// for range in orders.ranges(10_000)? {
+    ///     let range = range?;
+    ///     println!("{} IDs from {:?} on, {} apart", range.len(), range.first(), range.step());
+    /// }
+    /// # Ok::<(), cosid_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Impossible`] for another count. A range can fail as [`Generator::next_id`] can, and is then the last one.
+    pub fn ranges(&self, count: usize) -> Result<Ranges<'_>, Error> {
+        if count == 0 || count > MAX_BATCH {
+            return Err(NextError::BadCount { count, max: MAX_BATCH }.into());
+        }
+        Ok(Ranges { generator: self, left: count, bound: Bound::new(self.timeout) })
     }
 
     /// Moves to the agent's next page if the slot is lost; if it is not, this does nothing. Only programs that
@@ -164,6 +178,30 @@ impl Generator {
     }
 }
 
+/// The ranges that make up a batch, see [`Generator::ranges`]. Ends after an error.
+#[derive(Debug)]
+pub struct Ranges<'a> {
+    generator: &'a Generator,
+    left: usize,
+    bound: Bound,
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = Result<IdRange, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let left = self.left;
+        if left == 0 {
+            return None;
+        }
+        let range = self.generator.on_current(|issuer| issuer.try_range(left)).or_else(|_| {
+            self.generator.named.wait_for(&self.bound, |issuer, timeout| issuer.next_range(left, timeout))
+        });
+        self.left = range.as_ref().map_or(0, |range| left - range.len());
+        Some(range)
+    }
+}
+
 /// What all generators of a name share.
 #[derive(Debug)]
 pub(crate) struct Named {
@@ -189,13 +227,18 @@ impl Named {
         &self.name
     }
 
-    /// An ID within the bound, on this page or the next.
+    /// An ID or a range of them within the bound, on this page or the next. The attempt waits for at most the time that
+    /// it is given.
     #[cold]
-    fn wait_for_id(&self, bound: &Bound) -> Result<Id, Error> {
+    fn wait_for<T>(
+        &self,
+        bound: &Bound,
+        attempt: impl Fn(&Issuer, Duration) -> Result<T, NextError>,
+    ) -> Result<T, Error> {
         loop {
             let current = self.current.load();
-            let wait = match current.next(bound.left().min(ASK_AFTER)) {
-                Ok(id) => return Ok(id),
+            let wait = match attempt(&current, bound.left().min(ASK_AFTER)) {
+                Ok(made) => return Ok(made),
                 Err(NextError::SlotLost) => {
                     self.move_on(&current, bound)?;
                     continue;

@@ -48,6 +48,34 @@ fn a_batch_fills_the_whole_buffer_in_order() {
 }
 
 #[test]
+fn a_batch_in_ranges_goes_on_over_the_loss_of_a_slot() {
+    let agent = FakeAgent::start();
+    let orders = Client::connect_to(&agent.socket).unwrap().generator("orders").unwrap().with_timeout(LONG);
+    let mut ranges = orders.ranges(10_000).unwrap();
+    let first = ranges.next().unwrap().unwrap();
+    agent.lose_slot();
+    let rest = ranges.map(Result::unwrap).collect::<Vec<_>>();
+    assert_eq!(agent.puts(), 2, "it asked for the next page");
+    assert_eq!(first.len() + rest.iter().map(ExactSizeIterator::len).sum::<usize>(), 10_000);
+    assert!(first.last() < rest[0].first());
+    for count in [0, cosid_client::MAX_BATCH + 1] {
+        assert!(matches!(orders.ranges(count), Err(Error::Impossible(NextError::BadCount { .. }))));
+    }
+}
+
+#[test]
+fn ranges_end_with_the_error_that_stopped_them() {
+    let agent = FakeAgent::start();
+    let orders = Client::connect_to(&agent.socket).unwrap().generator("orders").unwrap().with_timeout(SHORT);
+    let mut ranges = orders.ranges(100_000).unwrap();
+    assert!(ranges.next().unwrap().is_ok());
+    agent.shut_window();
+    let error = ranges.by_ref().find_map(Result::err);
+    assert!(matches!(error, Some(Error::NotYet(Wait::AboveCeiling { .. }))), "{error:?}");
+    assert!(ranges.next().is_none());
+}
+
+#[test]
 fn the_lease_says_what_the_agent_holds() {
     let agent = FakeAgent::start();
     let lease = Client::connect_to(&agent.socket).unwrap().lease().unwrap();

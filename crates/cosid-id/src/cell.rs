@@ -5,8 +5,8 @@
 //! ceiling too: a program can be stopped for minutes in between. What the plan takes is inside the window all
 //! the same (the ceiling only grows) and unique all the same (the swap fails if anybody took anything since).
 //!
-//! The state holds the *next* ID's tick and sequence, so that adding to it takes an ID: room for a faster way
-//! than compare-and-swap that needs no other page.
+//! The state holds the *next* ID's tick and sequence, so that adding to it takes an ID: the faster way of
+//! [`gate`](crate::gate), for as long as it is known that the clock need not be asked.
 
 use crate::layout::{Layout, low_bits};
 use crate::next_error::{NextError, Wait};
@@ -34,15 +34,21 @@ pub fn last_issued(layout: &Layout, floor: u64, state: u64) -> u64 {
 
 /// Ends a cell: the mark goes into the state itself, so that every compare-and-swap under way fails by it, and
 /// the value below the mark, which is kept, is final. Doing it again changes nothing.
-pub fn close(state: &AtomicU64) {
-    state.fetch_or(CLOSED, Ordering::AcqRel);
+///
+/// What the state was before is returned. It stays below the mark, but for additions that come too late.
+pub fn close(state: &AtomicU64) -> u64 {
+    state.fetch_or(CLOSED, Ordering::AcqRel)
 }
 
 /// What does not change while a cell lives.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    layout: Layout,
-    first_state: u64,
+    pub(crate) layout: Layout,
+    pub(crate) first_state: u64,
+    /// Ticks that IDs may be ahead of the clock.
+    pub(crate) ahead: u64,
+    /// Numbers that threads which meet may take at once, see [`run`](crate::run).
+    pub(crate) shared_run: u64,
 }
 
 /// IDs of one tick that now belong to the caller: `count` of them from `sequence` on.
@@ -60,7 +66,15 @@ impl Rules {
     /// The rules of a cell with this layout, in a window above `floor` (Unix ms).
     #[must_use]
     pub fn new(layout: Layout, floor: u64) -> Self {
-        Self { layout, first_state: first_state(&layout, floor) }
+        let shared_run = crate::run::shared_run(&layout);
+        Self { layout, first_state: first_state(&layout, floor), ahead: 0, shared_run }
+    }
+
+    /// The same, but where the tick of the clock is used up IDs of up to `ticks` later ones are taken.
+    #[must_use]
+    pub fn ahead(self, ticks: u64) -> Self {
+        // More than any layout has ticks must not overflow.
+        Self { ahead: ticks.min(self.layout.max_tick()), ..self }
     }
 
     /// Takes up to `want` IDs of one tick (at least 1) in one atomic operation. Never blocks: it begins again
@@ -101,7 +115,7 @@ impl Rules {
 
         let (tick, sequence) = if now > held {
             (now, self.in_new_tick(next))
-        } else if now == held || next != 0 {
+        } else if held <= now.saturating_add(self.ahead) || next != 0 {
             (held, next)
         } else {
             return Err(NextError::Wait(self.wait_for(state, held, now_ms)));
@@ -126,12 +140,18 @@ impl Rules {
 
     /// Why the state is ahead of the clock: it has not issued yet, or it has issued all of the tick before.
     fn wait_for(&self, state: u64, held: u64, now: u64) -> Wait {
-        let until = self.layout.tick_start(held);
+        let until = self.layout.tick_start(held.saturating_sub(self.ahead));
         if state <= self.first_state {
             Wait::BelowFloor { now, until }
         } else {
             Wait::SequenceUsedUp { now, until }
         }
+    }
+
+    /// The tick and the first sequence of what was taken, as in a state.
+    #[must_use]
+    pub fn first_state_of(&self, taken: Taken) -> u64 {
+        self.pack(taken.tick, taken.sequence)
     }
 
     fn pack(&self, tick: u64, sequence: u32) -> u64 {

@@ -15,6 +15,10 @@ pub trait Clock {
     fn host_ms(&self) -> u64 {
         self.unix_ms()
     }
+    /// How long it is until the clock says `unix_ms`.
+    fn until(&self, unix_ms: u64) -> Duration {
+        Duration::from_millis(unix_ms.saturating_sub(self.unix_ms()))
+    }
     /// Time since some fixed moment, for bounded waits: not moved by steps of the wall clock.
     fn elapsed(&self) -> Duration;
     /// Waits.
@@ -34,6 +38,7 @@ pub trait Clock {
 pub struct SystemClock;
 
 const NANOS_PER_MS: u64 = 1_000_000;
+const SHORTEST_WAIT: Duration = Duration::from_micros(20);
 
 static HOST: LazyLock<Steady> = LazyLock::new(Steady::new);
 
@@ -46,6 +51,13 @@ impl Clock for SystemClock {
 
     fn host_ms(&self) -> u64 {
         wall_ns() / NANOS_PER_MS
+    }
+
+    fn until(&self, unix_ms: u64) -> Duration {
+        let left = Duration::from_millis(unix_ms.saturating_sub(self.unix_ms()));
+        let into_ms = Duration::from_nanos(wall_ns() % NANOS_PER_MS);
+        // The two agree on the millisecond unless the wall clock stepped back: not to ask without end then.
+        if left.is_zero() { left } else { left.saturating_sub(into_ms).max(SHORTEST_WAIT) }
     }
 
     fn elapsed(&self) -> Duration {
@@ -64,6 +76,9 @@ impl<C: Clock + ?Sized> Clock for &C {
     fn host_ms(&self) -> u64 {
         (**self).host_ms()
     }
+    fn until(&self, unix_ms: u64) -> Duration {
+        (**self).until(unix_ms)
+    }
     fn elapsed(&self) -> Duration {
         (**self).elapsed()
     }
@@ -78,6 +93,9 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
     fn host_ms(&self) -> u64 {
         (**self).host_ms()
+    }
+    fn until(&self, unix_ms: u64) -> Duration {
+        (**self).until(unix_ms)
     }
     fn elapsed(&self) -> Duration {
         (**self).elapsed()

@@ -41,15 +41,16 @@
 //! | offset | size | what |
 //! |---|---|---|
 //! | 0 | 8 | word, state: bit 63 closed; below it the **next** ID's `tick << sequence bits \| sequence`; only grows |
-//! | 64 | 8 | word, limit: reserved for a clock kept by others, 0 while there is none |
+//! | 64 | 8 | reserved |
 //! | 128 | 8 | word, bytes of the generator's name; 0 while the cell is free. Stored last, with release |
 //! | 136 | 64 | the generator's name, ASCII, filled up with zeros |
 //! | 200 | 32 | the cell's own layout; all zero is the pool's, anything else is refused for now |
-//! | 232 | 8 | word, last: reserved for the final state of a cell whose state can overshoot |
+//! | 232 | 8 | reserved |
 //!
 //! A new page's cells all stand at `first tick above the floor << sequence bits`, free or not, so that closing
-//! poisons every word that could ever issue. The last issued ID is the state minus 1, if the state is above
-//! where it began; so no word for it is needed that could disagree with the state.
+//! poisons every word that could ever issue. No ID issued is above the state minus 1, if the state is above
+//! where it began; so no word for the last one is needed that could disagree with the state. (The state minus 1 is
+//! the last one issued, unless somebody has added to the state and not used all numbers, see below.)
 //!
 //! # How to issue
 //!
@@ -58,6 +59,11 @@
 //! threshold. If not, take the state as it is; but if its sequence is 0 and its tick is still ahead of the
 //! clock, wait for that tick. Refuse a tick whose last ms is above the ceiling. Then compare-and-swap the state
 //! to the ID taken plus 1 (plus N for N of one tick); if that fails, begin again.
+//!
+//! Or, without a look at the clock, add 1 or N to the state. What is added to belongs to whoever added, but only what is
+//! in the window and not ahead of the clock may be issued; the rest is lost. So this is for programs that know a limit
+//! below which the state surely is so, and that do not add again once they found a number
+//! above it. Bit 63 is above every limit. Programs that add and programs that swap may share a cell.
 //!
 //! The ID is then tick, slot and sequence side by side, in the layout's order. The state has no slot in it, and is
 //! the same whatever the order.

@@ -3,23 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cell::Rules;
+use crate::cell::{Rules, Taken};
 use crate::clock::{Clock, SystemClock};
 use crate::error::Error;
+use crate::gate::{Added, Edge};
 use crate::id::Id;
 use crate::layout::Layout;
 use crate::next_error::{NextError, Wait};
-use crate::page::Page;
+use crate::page::{Page, Word};
+use crate::run::Run;
+use crate::stamp::Stamp;
+use crate::tick::Gate;
 
 /// IDs that one batch may have.
 pub const MAX_BATCH: usize = 100_000;
 
 /// While it waits a generator looks again at least this often: the ceiling may have moved, the page closed.
 const LONGEST_NAP: Duration = Duration::from_millis(20);
+/// With fewer bits for the sequence a tick is used up before a gate would pay.
+const GATE_BITS: u8 = 12;
 /// The agent moves the ceiling every few seconds; nobody notices this much more.
 const CEILING_NAP: Duration = Duration::from_millis(10);
-/// A tick that ends within the current millisecond: on average half of one is left.
-const TICK_NAP: Duration = Duration::from_micros(200);
+
+thread_local! {
+    /// What the thread has taken from the gate that it used last.
+    static RUN: Run = const { Run::new() };
+}
 
 /// Makes the IDs of one cell. Any number of generators, in threads, forked children and other processes, may
 /// share a cell: none repeats an ID and none ever waits for another.
@@ -31,13 +40,21 @@ const TICK_NAP: Duration = Duration::from_micros(200);
 ///
 /// A generator has no state of its own, so a clone is the same generator. See
 /// [`PageOwner`](crate::PageOwner) for an example.
+///
+/// While a process makes more than half a million IDs a second, a thread in it looks at the clock for them once a
+/// millisecond, and an ID costs an addition. Keep a generator, and clone it: one made anew begins without.
 #[derive(Clone, Debug)]
 pub struct Generator<C = SystemClock> {
-    page: Arc<Page>,
-    cell: usize,
-    slot: u32,
-    layout: Layout,
+    /// The cell's, on the page.
+    state: Word<Page>,
+    /// `None` where it would not pay, and with a clock that the thread does not know.
+    gate: Option<Word<Gate>>,
+    /// By which a thread knows whose run it has; 0 without a gate.
+    gate_number: u64,
     rules: Rules,
+    stamp: Stamp,
+    layout: Layout,
+    cell: usize,
     clock: C,
 }
 
@@ -47,7 +64,9 @@ impl Generator {
     /// # Errors
     /// [`Error::NoSuchCell`], [`Error::NewerCell`]. A closed page is no error here: the first ID is.
     pub fn new(page: Arc<Page>, cell: usize) -> Result<Self, Error> {
-        Self::with_clock(page, cell, SystemClock)
+        let generator = Self::with_clock(page, cell, SystemClock)?;
+        let is_worth_it = generator.layout.sequence_bits() >= GATE_BITS;
+        Ok(generator.with_gate(if is_worth_it { Gate::new() } else { None }))
     }
 }
 
@@ -60,15 +79,70 @@ impl<C: Clock> Generator<C> {
         page.check_cell(cell)?;
         let (slot, layout) = (page.header().slot, page.header().layout);
         let rules = Rules::new(layout, page.header().floor);
-        Ok(Self { page, cell, slot, layout, rules, clock })
+        let stamp = Stamp::new(&layout, slot);
+        let state = Word::new(page, |page| page.state_word(cell));
+        Ok(Self { state, gate: None, gate_number: 0, rules, stamp, layout, cell, clock })
+    }
+
+    /// The same generator, but where a tick is used up it takes IDs of later ones, up to `bound` ahead of the clock,
+    /// rounded down to whole ticks; never past the ceiling. Without this it takes none.
+    ///
+    /// It is for bursts: of the default layout 50 ms are 204,800 IDs at once. Who decodes them sees times that are yet to
+    /// come. Generators of the same cell go on in the tick that this one has reached.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// let generator = Generator::new(owner.page().clone(), cell)?.with_burst(Duration::from_millis(50));
+    /// for _ in 0..100_000 {
+    ///     generator.try_next()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_burst(self, bound: Duration) -> Self {
+        let ms = u64::try_from(bound.as_millis()).unwrap_or(u64::MAX);
+        let rules = self.rules.ahead(ms / u64::from(self.layout.unit_ms()));
+        // A gate is open up to a bound.
+        let gate = self.gate.as_ref().and_then(|_| Gate::new());
+        Self { rules, ..self }.with_gate(gate)
+    }
+
+    fn with_gate(self, gate: Option<Arc<Gate>>) -> Self {
+        let gate_number = gate.as_ref().map_or(0, |gate| gate.number());
+        Self { gate: gate.map(|gate| Word::new(gate, Gate::word)), gate_number, ..self }
     }
 
     /// The next ID. Never blocks and never sleeps.
     ///
     /// # Errors
     /// See [`NextError`].
+    #[inline]
     pub fn try_next(&self) -> Result<Id, NextError> {
-        self.take(1).map(|range| Id::composed(range.next))
+        self.at_once().map_or_else(|| self.try_next_by_clock(), Ok)
+    }
+
+    /// An ID without a look at the clock, if that is possible. It is what most calls come to, and so returned in registers.
+    #[inline]
+    fn at_once(&self) -> Option<Id> {
+        let gate = self.gate.as_ref()?;
+        let served = RUN.with(|run| run.serve(self.gate_number, &self.state, gate));
+        served.or_else(|| self.add(gate)).map(|state| self.stamp.id(state))
+    }
+
+    #[inline(never)]
+    fn add(&self, gate: &Word<Gate>) -> Option<u64> {
+        match RUN.with(|run| run.add(self.gate_number, &self.rules, &self.state, gate)) {
+            Added::Taken(state) => Some(state),
+            Added::Edge(edge) => self.settle(edge, gate),
+            Added::Shut => None,
+        }
     }
 
     /// As many IDs as the current tick still has, at most `want` and at least one, taken in one atomic
@@ -77,10 +151,16 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// See [`NextError`]; [`NextError::BadCount`] unless `want` is 1 to [`MAX_BATCH`].
     pub fn try_range(&self, want: usize) -> Result<IdRange, NextError> {
-        match u32::try_from(want) {
-            Ok(count @ 1..) if want <= MAX_BATCH => self.take(count),
-            _ => Err(NextError::BadCount { count: want, max: MAX_BATCH }),
-        }
+        let count = match u32::try_from(want) {
+            Ok(count @ 1..) if want <= MAX_BATCH => count,
+            _ => return Err(NextError::BadCount { count: want, max: MAX_BATCH }),
+        };
+        let below = self.gate.as_ref().and_then(|gate| self.rules.take_below(&self.state, gate, count));
+        let (state, left) = match below {
+            Some(state) => (state, count),
+            None => self.take_by_clock(count)?,
+        };
+        Ok(IdRange { next: self.stamp.id(state).get(), left, step: 1 << self.layout.sequence_shift() })
     }
 
     /// Fills the front of a buffer with as many IDs as the current tick still has, in one atomic operation,
@@ -89,20 +169,24 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// Those of [`Generator::try_range`].
     pub fn try_fill(&self, ids: &mut [u64]) -> Result<usize, NextError> {
-        let range = self.try_range(ids.len())?;
-        let count = range.len();
-        for (place, id) in ids.iter_mut().zip(range) {
-            *place = id.get();
-        }
-        Ok(count)
+        Ok(self.try_range(ids.len())?.write_to(ids))
     }
 
     /// The next ID, waited for at most `timeout`. Blocks; while it waits it sleeps.
     ///
     /// # Errors
     /// What [`Generator::try_next`] said last when the time was over; at once if waiting cannot help.
+    #[inline]
     pub fn next(&self, timeout: Duration) -> Result<Id, NextError> {
-        self.within(timeout, || self.try_next())
+        self.at_once().map_or_else(|| self.next_by_clock(timeout), Ok)
+    }
+
+    /// [`Generator::try_range`], waited for at most `timeout`. Blocks; while it waits it sleeps.
+    ///
+    /// # Errors
+    /// Those of [`Generator::try_range`], as in [`Generator::next`].
+    pub fn next_range(&self, want: usize, timeout: Duration) -> Result<IdRange, NextError> {
+        self.within(timeout, || self.try_range(want))
     }
 
     /// `count` IDs, 1 to [`MAX_BATCH`], as an iterator of ranges: one atomic operation each, and one for each tick
@@ -133,7 +217,7 @@ impl<C: Clock> Generator<C> {
         if count == 0 || count > MAX_BATCH {
             return Err(NextError::BadCount { count, max: MAX_BATCH });
         }
-        Ok(Ranges { generator: self, left: count, start: self.clock.elapsed(), timeout })
+        Ok(Ranges { generator: self, left: count, start: None, timeout })
     }
 
     /// Fills a whole buffer of 1 to [`MAX_BATCH`] places, one atomic operation for each tick it needs, within
@@ -142,12 +226,9 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// As [`Generator::next`]. The IDs in the buffer are then lost to others, which hurts nobody.
     pub fn fill(&self, ids: &mut [u64], timeout: Duration) -> Result<(), NextError> {
-        let mut places = ids.iter_mut();
-        for range in self.ranges(places.len(), timeout)? {
-            // In this order: a range that has ended takes no place with it.
-            for (id, place) in range?.zip(&mut places) {
-                *place = id.get();
-            }
+        let mut filled = 0;
+        for range in self.ranges(ids.len(), timeout)? {
+            filled += range?.write_to(&mut ids[filled..]);
         }
         Ok(())
     }
@@ -155,7 +236,7 @@ impl<C: Clock> Generator<C> {
     /// The page it makes IDs from.
     #[must_use]
     pub fn page(&self) -> &Arc<Page> {
-        &self.page
+        self.state.owner()
     }
 
     /// Its cell on the page.
@@ -164,17 +245,53 @@ impl<C: Clock> Generator<C> {
         self.cell
     }
 
-    fn take(&self, want: u32) -> Result<IdRange, NextError> {
-        let (state, ceiling) = (self.page.state_word(self.cell), self.page.ceiling_word());
-        let take_at = |now| self.rules.take(state, ceiling, now, want);
-        let taken = match take_at(self.clock.unix_ms()) {
+    /// One of 256 IDs comes here, and one that is the last of its tick.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, edge: Edge, gate: &Word<Gate>) -> Option<u64> {
+        gate.owner().set_used();
+        self.rules.settle(edge, gate, self.clock.unix_ms())
+    }
+
+    /// One ID of the time that the clock says.
+    #[cold]
+    #[inline(never)]
+    fn try_next_by_clock(&self) -> Result<Id, NextError> {
+        self.take_by_clock(1).map(|(state, _)| self.stamp.id(state))
+    }
+
+    /// The first of up to `want` IDs of the time that the clock says, as a state, and how many there are. For the rest of the
+    /// tick the gate is then open.
+    fn take_by_clock(&self, want: u32) -> Result<(u64, u32), NextError> {
+        let now = self.clock.unix_ms();
+        let taken = self.take(now, want)?;
+        let state = self.rules.first_state_of(taken);
+        let end = state + u64::from(taken.count);
+        if let Some(gate) = &self.gate {
+            RUN.with(|run| run.went_on(self.gate_number, end));
+            gate.owner().count(now);
+            self.rules.open(&self.state, gate, self.page().ceiling_word(), now);
+            if Rules::looks_at_clock(state, end) {
+                gate.owner().set_used();
+            }
+        }
+        Ok((state, taken.count))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn next_by_clock(&self, timeout: Duration) -> Result<Id, NextError> {
+        self.within(timeout, || self.try_next_by_clock())
+    }
+
+    fn take(&self, now: u64, want: u32) -> Result<Taken, NextError> {
+        let take_at = |now| self.rules.take(&self.state, self.page().ceiling_word(), now, want);
+        match take_at(now) {
             // The host's clock may have been ahead for a moment and be right again, while our reading never
             // goes back: without this only a restart would help. The state keeps what is issued growing.
-            Err(NextError::Wait(Wait::AboveCeiling { .. })) => take_at(self.clock.host_ms())?,
-            outcome => outcome?,
-        };
-        let next = self.layout.compose_fields(taken.tick, self.slot, taken.sequence).get();
-        Ok(IdRange { next, left: taken.count, step: 1 << self.layout.sequence_shift() })
+            Err(NextError::Wait(Wait::AboveCeiling { .. })) => take_at(self.clock.host_ms()),
+            outcome => outcome,
+        }
     }
 
     fn within<T>(
@@ -194,16 +311,9 @@ impl<C: Clock> Generator<C> {
             if left.is_zero() {
                 return Err(wait.into());
             }
-            self.clock.sleep(nap(wait).min(left));
+            let nap = wait.until().map_or(CEILING_NAP, |until| self.clock.until(until).min(LONGEST_NAP));
+            self.clock.sleep(nap.min(left));
         }
-    }
-}
-
-fn nap(wait: Wait) -> Duration {
-    match (wait, wait.remaining()) {
-        (Wait::SequenceUsedUp { .. }, Some(remaining)) if remaining.as_millis() <= 1 => TICK_NAP,
-        (_, Some(remaining)) => remaining.min(LONGEST_NAP),
-        (_, None) => CEILING_NAP,
     }
 }
 
@@ -231,6 +341,20 @@ impl IdRange {
     }
 }
 
+impl IdRange {
+    /// Writes the IDs to the front of a buffer, as many as both have, and says how many.
+    fn write_to(&self, ids: &mut [u64]) -> usize {
+        let count = ids.len().min(self.len());
+        let mut next = self.next;
+        // As simple as this it is compiled to several at a time.
+        for place in &mut ids[..count] {
+            *place = next;
+            next += self.step;
+        }
+        count
+    }
+}
+
 impl Iterator for IdRange {
     type Item = Id;
 
@@ -254,7 +378,8 @@ impl ExactSizeIterator for IdRange {}
 pub struct Ranges<'a, C = SystemClock> {
     generator: &'a Generator<C>,
     left: usize,
-    start: Duration,
+    /// When it first had to wait.
+    start: Option<Duration>,
     timeout: Duration,
 }
 
@@ -265,9 +390,15 @@ impl<C: Clock> Iterator for Ranges<'_, C> {
         if self.left == 0 {
             return None;
         }
-        let Self { generator, left, start, timeout } = *self;
-        let time_left = timeout.saturating_sub(generator.clock.elapsed().saturating_sub(start));
-        let range = generator.within(time_left, || generator.try_range(left));
+        let (generator, left) = (self.generator, self.left);
+        let range = match generator.try_range(left) {
+            Err(NextError::Wait(_)) => {
+                let now = generator.clock.elapsed();
+                let waited = now.saturating_sub(*self.start.get_or_insert(now));
+                generator.next_range(left, self.timeout.saturating_sub(waited))
+            }
+            outcome => outcome,
+        };
         self.left = range.as_ref().map_or(0, |range| left - range.len());
         Some(range)
     }

@@ -210,7 +210,7 @@ impl Layout {
     }
 
     /// How far up an ID's slot is.
-    const fn slot_shift(&self) -> u8 {
+    pub(crate) const fn slot_shift(&self) -> u8 {
         match self.order {
             FieldOrder::SlotSequence => self.sequence_bits,
             FieldOrder::SequenceSlot => 0,

@@ -2,7 +2,7 @@
 //!
 //! A lease gives the right to issue timestamps `t` on a slot with `floor < t <= ceiling`. Whoever holds it
 //! makes a [page](PageOwner), a small file that all programs of a pod map; a [`Generator`] takes each ID from
-//! it with one atomic operation that checks the window, so that threads, forked workers and whole containers
+//! it with at most one atomic operation and a check of the window, so that threads, forked workers and whole containers
 //! share one slot, and the owner always knows the last timestamp.
 //!
 //! A [`Layout`] says how an ID is put together, a [`Form`] how it is written; `docs/ids.md` which to take when.
@@ -17,6 +17,11 @@ mod form;
 #[cfg(not(loom))]
 pub mod format;
 mod friendly;
+#[cfg(loom)]
+pub mod gate;
+#[cfg(not(loom))]
+#[allow(unreachable_pub, reason = "public under cfg(loom), for the model's tests")]
+mod gate;
 #[cfg(not(loom))]
 mod generator;
 mod id;
@@ -27,7 +32,14 @@ mod next_error;
 #[cfg(not(loom))]
 mod page;
 mod radix;
+#[cfg(loom)]
+pub mod run;
+#[cfg(not(loom))]
+#[allow(unreachable_pub, reason = "public under cfg(loom), for the model's tests")]
+mod run;
 mod slot_split;
+#[cfg(not(loom))]
+mod stamp;
 
 #[cfg(loom)]
 #[allow(missing_docs, reason = "public for the model's tests only")]
@@ -35,6 +47,8 @@ pub mod sync;
 #[cfg(not(loom))]
 mod sync;
 
+#[cfg(not(loom))]
+mod tick;
 mod wide_id;
 mod zone;
 

@@ -19,7 +19,11 @@
 //! The length is checked when a page is opened. A file that is cut short while it is mapped kills its readers
 //! with SIGBUS; no program but the owner has a reason to write the file other than through the mapping.
 
+#[cfg(test)]
+mod fork_tests;
 mod map;
+
+pub(crate) use map::{OwnWords, Word};
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -67,7 +71,8 @@ pub struct CellInfo {
 pub struct Closed {
     /// Unix ms of the last timestamp issued from any cell, the page's floor if there is none. Final: this is
     /// what a release hands on as the next holder's floor (a lease clamps it to its own window, should a
-    /// hostile program have written nonsense into the page).
+    /// hostile program have written nonsense into the page). It is exact, unless more threads than a tick has
+    /// sequences to spare (1 of 64) came too late for it at once; it is then a tick later, which is no less safe.
     pub last_issued: u64,
 }
 
@@ -292,10 +297,12 @@ impl PageOwner {
     pub fn close(&self) -> Closed {
         let words = self.page.words();
         words[CLOSED_WORD].store(1, Ordering::Release);
-        for cell in 0..CELLS {
-            cell::close(&words[state_word(cell)]);
-        }
-        Closed { last_issued: self.page.last_issued() }
+        let Header { layout, floor, .. } = self.page.header;
+        let last_issued = (0..CELLS)
+            .map(|cell| cell::close(&words[state_word(cell)]))
+            .map(|state| cell::last_issued(&layout, floor, state))
+            .fold(floor, u64::max);
+        Closed { last_issued }
     }
 }
 

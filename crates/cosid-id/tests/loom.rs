@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
 
 use cosid_id::cell::{self, Rules};
+use cosid_id::gate::{self, Added};
+use cosid_id::run::Run;
 use cosid_id::sync::{AtomicU64, Ordering};
 use cosid_id::{Layout, NextError, Wait};
 use loom::sync::Arc;
@@ -23,7 +25,11 @@ struct Cell {
 impl Cell {
     /// Four sequences a tick, so that ticks are used up.
     fn new(ceiling: u64) -> Arc<Self> {
-        let layout = Layout::builder().sequence_bits(2).build().unwrap();
+        Self::with_sequence_bits(2, ceiling)
+    }
+
+    fn with_sequence_bits(bits: u8, ceiling: u64) -> Arc<Self> {
+        let layout = Layout::builder().sequence_bits(bits).build().unwrap();
         Arc::new(Self {
             rules: Rules::new(layout, FLOOR),
             layout,
@@ -40,12 +46,52 @@ impl Cell {
     }
 
     fn close(&self) -> u64 {
-        cell::close(&self.state);
-        self.last_issued()
+        cell::last_issued(&self.layout, FLOOR, cell::close(&self.state))
     }
 
     fn last_issued(&self) -> u64 {
         cell::last_issued(&self.layout, FLOOR, self.state.load(Ordering::Acquire))
+    }
+}
+
+/// A process with its gate to a cell.
+struct Process {
+    cell: Arc<Cell>,
+    gate: AtomicU64,
+}
+
+impl Process {
+    /// A process whose gate is open for the tick of `now`.
+    fn open(cell: &Arc<Cell>, now: u64) -> Arc<Self> {
+        let process = Self { cell: cell.clone(), gate: AtomicU64::new(gate::SHUT) };
+        process.open_gate(now);
+        Arc::new(process)
+    }
+
+    fn open_gate(&self, now: u64) {
+        self.cell.rules.open(&self.cell.state, &self.gate, &self.cell.ceiling, now);
+    }
+
+    /// One ID as a generator makes it for a thread that is not alone: added if the gate is open.
+    fn next(&self, now: u64) -> Result<(u64, u32), NextError> {
+        self.next_of(&Run::new(), now)
+    }
+
+    /// One ID for a thread: of its run, if it has one.
+    fn next_of(&self, run: &Run, now: u64) -> Result<(u64, u32), NextError> {
+        let served = run.serve(1, &self.cell.state, &self.gate);
+        let settled = served.or_else(|| match run.add(1, &self.cell.rules, &self.cell.state, &self.gate) {
+            Added::Taken(state) => Some(state),
+            Added::Edge(edge) => self.cell.rules.settle(edge, &self.gate, now),
+            Added::Shut => None,
+        });
+        if let Some(state) = settled {
+            let sequence = u32::try_from(state & u64::from(self.cell.layout.max_sequence())).unwrap();
+            return Ok((self.cell.layout.tick_start(state >> self.cell.layout.sequence_bits()), sequence));
+        }
+        let taken = self.cell.take(now, 1)?;
+        self.open_gate(now);
+        Ok(taken[0])
     }
 }
 
@@ -150,6 +196,256 @@ fn issue_against_ceiling_moves_nothing_is_above_the_largest() {
         }
         assert_eq!(cell.ceiling.load(Ordering::Acquire), FLOOR + 10, "it never shrinks");
         assert!(cell.take(FLOOR + 10, 1).is_ok());
+    });
+}
+
+#[test]
+fn additions_against_additions_no_id_is_given_twice_and_none_is_ahead_of_the_clock() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let makers = [1, 2].map(|_| {
+            let process = process.clone();
+            thread::spawn(move || process.next(FLOOR + 10))
+        });
+        let mut ids = vec![process.next(FLOOR + 10).unwrap()];
+        ids.extend(makers.into_iter().filter_map(|maker| maker.join().unwrap().ok()));
+        assert_distinct(&ids);
+        assert!(ids.iter().all(|&(timestamp, _)| timestamp <= FLOOR + 10));
+        assert_eq!(ids.len(), 3, "the tick has room for all of them");
+    });
+}
+
+#[test]
+fn additions_against_a_swap_of_another_process_no_id_is_given_twice_and_none_is_early() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(3, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let other = cell.clone();
+        let swapper = thread::spawn(move || other.take(FLOOR + 11, 2).unwrap());
+        let adder = process.clone();
+        let adder = thread::spawn(move || adder.next(FLOOR + 10));
+        let mut ids = vec![process.next(FLOOR + 11).unwrap()];
+        ids.extend(swapper.join().unwrap());
+        ids.push(adder.join().unwrap().unwrap());
+        assert_distinct(&ids);
+        assert!(ids.iter().all(|&(timestamp, _)| timestamp <= FLOOR + 11), "{ids:?}");
+    });
+}
+
+#[test]
+fn additions_against_the_tick_it_shuts_the_gate_and_stops_nobody() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let ticker = process.clone();
+        let ticker = thread::spawn(move || gate::shut(&ticker.gate));
+        let other = process.clone();
+        let other = thread::spawn(move || other.next(FLOOR + 11).unwrap());
+        let id = process.next(FLOOR + 11).unwrap();
+        let ids = [id, other.join().unwrap()];
+        ticker.join().unwrap();
+        assert_distinct(&ids);
+        assert!(ids.iter().all(|&(timestamp, _)| timestamp > FLOOR && timestamp <= FLOOR + 11));
+        assert_eq!(process.next(FLOOR + 12).map(|(timestamp, _)| timestamp >= FLOOR + 11), Ok(true));
+    });
+}
+
+#[test]
+fn a_gate_that_went_out_of_use_is_not_opened_by_a_latecomer() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let late = process.clone();
+        let late = thread::spawn(move || late.next(FLOOR + 11).is_ok());
+        // What the thread does when it ends.
+        process.gate.store(gate::OFF, Ordering::Release);
+        assert!(late.join().unwrap());
+        assert_eq!(process.gate.load(Ordering::Acquire), gate::OFF);
+    });
+}
+
+#[test]
+fn additions_against_ceiling_moves_nothing_is_above_the_largest() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 9);
+        let process = Process::open(&cell, FLOOR + 9);
+        let mover = cell.clone();
+        let mover = thread::spawn(move || mover.ceiling.fetch_max(FLOOR + 10, Ordering::AcqRel));
+        let other = process.clone();
+        let other = thread::spawn(move || other.next(FLOOR + 10));
+        for outcome in [process.next(FLOOR + 11), other.join().unwrap()] {
+            match outcome {
+                Ok((timestamp, _)) => assert!(timestamp <= FLOOR + 10),
+                Err(error) => assert!(matches!(error, NextError::Wait(Wait::AboveCeiling { .. }))),
+            }
+        }
+        mover.join().unwrap();
+    });
+}
+
+#[test]
+fn additions_against_close_what_close_says_is_final() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let (adder, swapper) = (process.clone(), cell.clone());
+        let adder = thread::spawn(move || adder.next(FLOOR + 10).map(|id| vec![id]));
+        let swapper = thread::spawn(move || swapper.take(FLOOR + 11, 1));
+        let closed_at = cell.close();
+        assert_eq!(process.next(FLOOR + 12), Err(NextError::SlotLost));
+        let mut largest = FLOOR;
+        for maker in [adder, swapper] {
+            match maker.join().unwrap() {
+                Ok(ids) => largest = largest.max(ids[0].0),
+                Err(error) => assert_eq!(error, NextError::SlotLost),
+            }
+        }
+        assert_eq!(closed_at, largest, "exact, and nothing came after it");
+    });
+}
+
+/// A run of a thread that was alone so far.
+fn run_on(cell: &Cell) -> Run {
+    cell.take(FLOOR + 10, 1).unwrap();
+    Run::alone(1, cell.state.load(Ordering::Acquire))
+}
+
+#[test]
+fn runs_against_additions_no_id_is_given_twice_and_they_grow_from_call_to_call() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let run = run_on(&cell);
+        let mut ids = vec![process.next_of(&run, FLOOR + 10).unwrap()];
+        let other = process.clone();
+        let other = thread::spawn(move || other.next(FLOOR + 10).unwrap());
+        ids.push(process.next_of(&run, FLOOR + 10).unwrap());
+        let others = other.join().unwrap();
+        // The other call has ended before this one begins.
+        let last = process.next_of(&run, FLOOR + 10).unwrap();
+        assert!(last > others, "{last:?} after {others:?}");
+        assert!(ids[0] < others, "the other began after {ids:?}");
+        ids.extend([others, last]);
+        assert_distinct(&ids);
+    });
+}
+
+#[test]
+fn runs_against_runs_no_id_is_given_twice() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let two = |process: &Process, run: &Run| [(); 2].map(|()| process.next_of(run, FLOOR + 10).unwrap());
+        let (other, run) = (process.clone(), run_on(&cell));
+        let other = thread::spawn(move || two(&other, &run));
+        let run = run_on(&cell);
+        let ids = [two(&process, &run), other.join().unwrap()];
+        assert!(ids.iter().all(|ids| ids[0] < ids[1]), "{ids:?}");
+        assert_distinct(&ids.concat());
+    });
+}
+
+#[test]
+fn small_ranges_against_runs_and_close_no_id_is_given_twice_and_close_is_final() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let (other, run) = (process.clone(), run_on(&cell));
+        let ranges = thread::spawn(move || other.cell.rules.take_below(&other.cell.state, &other.gate, 3));
+        let mut ids: Vec<u64> = [(); 2]
+            .iter()
+            .filter_map(|()| process.next_of(&run, FLOOR + 10).ok().map(|(_, sequence)| sequence.into()))
+            .collect();
+        let before = cell::close(&cell.state) & 511;
+        ids.extend(ranges.join().unwrap().into_iter().flat_map(|state| (state & 511)..(state & 511) + 3));
+        assert!(ids.iter().all(|&id| id < before), "{ids:?}: close said {before}");
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    });
+}
+
+#[test]
+fn runs_against_the_tick_and_another_process_no_id_is_given_twice() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let ticker = process.clone();
+        let run = run_on(&cell);
+        let mut ids = vec![process.next_of(&run, FLOOR + 10).unwrap()];
+        let ticker = thread::spawn(move || {
+            gate::shut(&ticker.gate);
+            ticker.cell.take(FLOOR + 11, 2).unwrap()
+        });
+        ids.push(process.next_of(&run, FLOOR + 11).unwrap());
+        let others = ticker.join().unwrap();
+        let last = process.next_of(&run, FLOOR + 11).unwrap();
+        assert!(last > others[1], "{last:?} after {others:?}");
+        ids.extend(others);
+        ids.push(last);
+        assert_distinct(&ids);
+    });
+}
+
+#[test]
+fn runs_against_close_what_close_says_is_final() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let run = run_on(&cell);
+        let closer = cell.clone();
+        let closer = thread::spawn(move || cell::close(&closer.state));
+        let mut largest = 0;
+        for _ in 0..3 {
+            match process.next_of(&run, FLOOR + 10) {
+                Ok((_, sequence)) => largest = sequence,
+                Err(error) => assert_eq!(error, NextError::SlotLost),
+            }
+        }
+        let before = closer.join().unwrap() & 511;
+        assert!(u64::from(largest) < before || largest == 0, "{largest} is above what close said: {before}");
+        assert_eq!(process.next_of(&run, FLOOR + 10), Err(NextError::SlotLost));
+    });
+}
+
+/// Teeth: a run that is served without a look at the state goes back behind somebody else's ID.
+#[test]
+#[should_panic(expected = "went back")]
+fn a_run_served_without_a_look_at_the_state_is_found() {
+    loom::model(|| {
+        let cell = Cell::with_sequence_bits(9, FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let run = run_on(&cell);
+        process.next_of(&run, FLOOR + 10).unwrap();
+        let seen = AtomicU64::new(cell.state.load(Ordering::Acquire));
+        let other = process.clone();
+        let others = thread::spawn(move || other.next(FLOOR + 10).unwrap()).join().unwrap();
+        let state = run.serve(1, &seen, &process.gate).unwrap();
+        assert!(u32::try_from(state & 511).unwrap() > others.1, "went back");
+    });
+}
+
+/// Teeth again: shutting the gate closes nothing, for somebody may be past it.
+#[test]
+#[should_panic(expected = "above what close said")]
+fn a_close_that_only_shuts_the_gate_is_found() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let other = process.clone();
+        let maker = thread::spawn(move || {
+            match Run::new().add(1, &other.cell.rules, &other.cell.state, &other.gate) {
+                Added::Taken(state) => Some(state),
+                _ => None,
+            }
+        });
+        gate::shut(&process.gate);
+        let closed_at = cell.state.load(Ordering::Acquire);
+        if let Some(state) = maker.join().unwrap() {
+            assert!(state < closed_at, "above what close said");
+        }
     });
 }
 

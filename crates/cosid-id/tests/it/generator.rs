@@ -165,6 +165,45 @@ fn ranges_end_with_the_error_that_stopped_them() {
 }
 
 #[test]
+fn a_burst_is_ahead_of_the_clock_by_no_more_than_its_bound() {
+    let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
+    owner.set_ceiling(FLOOR + 1_000);
+    let now = FLOOR + 10;
+    let clock = VirtualTime::at(now);
+    let plain = generator(&mut owner, &clock);
+    let burst = plain.clone().with_burst(Duration::from_micros(3_999));
+    let mut ids = Vec::new();
+    while let Ok(range) = burst.try_range(MAX_BATCH) {
+        ids.extend(range.map(|id| Layout::MILLISECOND.decompose(id).unwrap().timestamp()));
+    }
+    assert_eq!(ids.len(), 4 * 4_096 - 1);
+    assert_eq!(ids.last(), Some(&(now + 3)));
+    let until_the_clock_is_in_reach = Wait::SequenceUsedUp { now, until: now + 1 };
+    assert_eq!(burst.try_next(), Err(until_the_clock_is_in_reach.into()));
+    assert_eq!(plain.try_next(), Err(Wait::SequenceUsedUp { now, until: now + 4 }.into()));
+    clock.set(now + 1);
+    assert!(burst.try_next().is_ok());
+}
+
+#[test]
+fn a_burst_ends_at_the_ceiling() {
+    let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
+    let (now, ceiling) = (FLOOR + 10, FLOOR + 12);
+    owner.set_ceiling(ceiling);
+    let burst = generator(&mut owner, &VirtualTime::at(now)).with_burst(Duration::MAX);
+    let mut count = 0;
+    let error = loop {
+        match burst.try_next() {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(count, 3 * 4_096 - 1);
+    assert_eq!(error, Wait::AboveCeiling { now, ceiling }.into());
+    assert_eq!(owner.close().last_issued, ceiling);
+}
+
+#[test]
 fn with_the_slot_in_the_lowest_bits_a_range_steps_over_it() {
     let (_dir, mut owner) = page(Layout::SONYFLAKE, FLOOR);
     owner.set_ceiling(FLOOR + 1_000);
