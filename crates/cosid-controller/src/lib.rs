@@ -11,6 +11,7 @@ pub mod events;
 pub mod index;
 pub mod leader;
 pub mod metrics;
+mod proof;
 pub mod rbac;
 pub mod reconcile;
 pub mod referee;

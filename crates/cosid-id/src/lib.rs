@@ -26,6 +26,7 @@ mod layout;
 mod next_error;
 #[cfg(not(loom))]
 mod page;
+mod proof;
 mod radix;
 mod slot_split;
 
