@@ -122,6 +122,12 @@ impl Window {
         Self(Arc::new(Shared { directory: directory.into(), board, inner: Mutex::default() }))
     }
 
+    /// Where its pages are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
+    }
+
     /// Finds the lease of an agent that served this directory before, was of the same key and pool, and did not close
     /// its page. All other pages are closed, so that apps that still map them move on, and removed.
     ///
