@@ -3,6 +3,8 @@
 //! a network makes of them is the caller's matter, and so is the time.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use http::{Method, Request};
@@ -20,6 +22,39 @@ pub(crate) struct Call {
     pub(crate) body: Value,
 }
 
+/// An object that does not change any more. It is hashed once: a model checker compares states all the time.
+#[derive(Clone, Debug)]
+pub(crate) struct Json(Arc<(u64, Value)>);
+
+impl Json {
+    pub(crate) fn new(value: Value) -> Self {
+        let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(&value);
+        Self(Arc::new((hash, value)))
+    }
+}
+
+impl Deref for Json {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0.1
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Json {}
+
+impl Hash for Json {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.0);
+    }
+}
+
 /// Where an object is, or a list of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Place {
@@ -34,21 +69,21 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reply {
     pub(crate) code: u16,
-    pub(crate) body: Arc<Value>,
+    pub(crate) body: Json,
 }
 
 /// What a call changed.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) place: Place,
-    pub(crate) before: Option<Arc<Value>>,
-    pub(crate) after: Option<Arc<Value>>,
+    pub(crate) before: Option<Json>,
+    pub(crate) after: Option<Json>,
 }
 
 /// See the [module's text](self).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct ApiServer {
-    objects: BTreeMap<Place, Arc<Value>>,
+    objects: BTreeMap<Place, Json>,
     /// The newest version of each name: an object that is made again gets no old one.
     versions: BTreeMap<Place, u64>,
 }
@@ -93,8 +128,13 @@ impl Place {
 }
 
 impl ApiServer {
-    pub(crate) fn get(&self, place: &Place) -> Option<&Arc<Value>> {
+    pub(crate) fn get(&self, place: &Place) -> Option<&Json> {
         self.objects.get(place)
+    }
+
+    /// All objects, in the order of their places.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Place, &Json)> {
+        self.objects.iter()
     }
 
     /// Does a call at once.
@@ -102,7 +142,7 @@ impl ApiServer {
         match (call.method.as_str(), call.place.name.is_empty()) {
             ("GET", true) => (self.list(call), None),
             ("GET", false) => match self.objects.get(&call.place) {
-                Some(found) => (Reply { code: 200, body: Arc::clone(found) }, None),
+                Some(found) => (Reply { code: 200, body: found.clone() }, None),
                 None => (refuse(404, &call.place), None),
             },
             ("POST", _) => self.create(call),
@@ -120,7 +160,7 @@ impl ApiServer {
         });
         let items: Vec<&Value> = items.map(|(_, object)| &**object).collect();
         let body = json!({ "kind": "List", "apiVersion": "v1", "metadata": { "resourceVersion": "1" }, "items": items });
-        Reply { code: 200, body: Arc::new(body) }
+        Reply { code: 200, body: Json::new(body) }
     }
 
     fn create(&mut self, call: &Call) -> (Reply, Option<Change>) {
@@ -189,13 +229,13 @@ impl ApiServer {
         let metadata = &object["metadata"];
         let held = metadata["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty());
         let goes = !metadata["deletionTimestamp"].is_null() && !held;
-        let object = Arc::new(object);
+        let object = Json::new(object);
         let before = if goes {
             self.objects.remove(&place)
         } else {
-            self.objects.insert(place.clone(), Arc::clone(&object))
+            self.objects.insert(place.clone(), object.clone())
         };
-        let after = (!goes).then(|| Arc::clone(&object));
+        let after = (!goes).then(|| object.clone());
         (Reply { code, body: object }, Some(Change { place, before, after }))
     }
 
@@ -233,7 +273,7 @@ pub(crate) fn refuse(code: u16, place: &Place) -> Reply {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": message, "reason": reason, "code": code, "details": details,
     });
-    Reply { code, body: Arc::new(body) }
+    Reply { code, body: Json::new(body) }
 }
 
 #[cfg(test)]

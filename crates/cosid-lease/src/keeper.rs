@@ -35,7 +35,7 @@ pub use report::{LossReason, PoolRefusal, Report, Skew};
 use seeking::Seeking;
 
 /// How a keeper behaves.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeeperConfig {
     /// Who it keeps a slot for. The incarnation must be random, or the one of the state that is resumed.
     pub owner: Owner,
@@ -87,7 +87,7 @@ pub struct Binding {
 }
 
 /// What a keeper wants done.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action<V> {
     /// Send a request to the store, and hand back [`Event::Answered`] with the same number. Where no answer comes
     /// within `timeout` (ms), hand back [`StoreError::Unknown`]; an answer after that is dropped.
@@ -121,7 +121,7 @@ pub enum Action<V> {
 }
 
 /// A request to the store, as [`SlotStore`](crate::SlotStore) has them.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<V> {
     /// The pool and all its slots.
     Load,
@@ -172,7 +172,7 @@ pub enum Event<V> {
 }
 
 /// See the [module's text](self). `V` is the store's version of a slot.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper<V> {
     config: KeeperConfig,
     state: State<V>,
@@ -185,7 +185,7 @@ pub struct Keeper<V> {
     skew: Option<Skew>,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State<V> {
     Seeking(Seeking<V>),
     /// A resumed lease that has not been read back from the store yet.
@@ -199,7 +199,7 @@ enum State<V> {
     Finished,
 }
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Resuming {
     slot: Slot,
     record: Record,
@@ -253,6 +253,12 @@ impl<V: Clone> Keeper<V> {
             self.advance(now);
         }
         self.actions.pop_front()
+    }
+
+    /// Whether there is something to do now, whatever the time: a poll gives it.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
     }
 
     /// When to poll again if nothing happens before, ms of the monotonic clock; `None`: only an event changes anything.

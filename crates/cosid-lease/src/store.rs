@@ -50,7 +50,7 @@ pub trait SlotStore: Send + Sync {
 }
 
 /// What a load finds.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View<V> {
     /// The pool.
     pub pool: Pool,
@@ -104,7 +104,7 @@ pub enum PoolState {
 }
 
 /// One slot as a store gives it.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry<V> {
     /// Which.
     pub slot: Slot,

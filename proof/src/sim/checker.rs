@@ -8,6 +8,8 @@ use cosid_kube::codec;
 use cosid_lease::{Fence, Millis, Record, Slot};
 use k8s_openapi::api::coordination::v1::Lease;
 
+use crate::promises::Highest;
+
 /// A page as it was made: a window that IDs come from. Its number tells it from every other page.
 struct Window {
     slot: Slot,
@@ -21,13 +23,6 @@ impl Window {
     fn end(&self) -> Millis {
         if self.page.is_closed() { self.page.last_issued() } else { self.page.ceiling() }
     }
-}
-
-/// The highest that was ever written of a slot, whatever became of its Leases.
-#[derive(Clone, Copy, Default)]
-struct Highest {
-    fence: Fence,
-    next_floor: Millis,
 }
 
 /// Who wrote.
@@ -149,7 +144,8 @@ impl Checker {
         Ok(())
     }
 
-    /// A Lease was written. `latest` is the latest time that the API server's clock ever showed.
+    /// A Lease was written. `latest` is the latest time that anybody can take for the
+    /// API server's.
     pub(crate) fn wrote(
         &mut self,
         who: &Who,
@@ -172,48 +168,7 @@ impl Checker {
         if let (Who::Pod(_), true) = (who, going(before) && old.as_ref() != Some(&new)) {
             return broken(slot, format!("{who} writes a Lease that is being deleted"));
         }
-        if let Some(old) = &old {
-            taken_over(who, slot, old, &new)?;
-        }
-        self.grown(who, slot, old.as_ref(), &new)
+        let kept = self.highest.entry(slot).or_default().wrote(old.as_ref(), &new);
+        kept.or_else(|why| broken(slot, format!("{who} {why}")))
     }
-
-    /// Fences and next floors only grow, whatever becomes of Leases and pools, but for a release's exact hand-over.
-    fn grown(&mut self, who: &Who, slot: Slot, old: Option<&Record>, new: &Record) -> Outcome {
-        let highest = self.highest.entry(slot).or_default();
-        let handed_over = old.is_some_and(|old| {
-            old.holding().is_some_and(|holding| new.next_floor >= holding.floor)
-                && new.holding().is_none()
-                && new.fence == old.fence + 1
-        });
-        if new.fence < highest.fence {
-            return broken(slot, format!("{who} writes fence {}, after fence {}", new.fence, highest.fence));
-        }
-        if new.next_floor < highest.next_floor && !handed_over {
-            let text = format!("{who} writes next floor {}, after {}", new.next_floor, highest.next_floor);
-            return broken(slot, text);
-        }
-        *highest = Highest { fence: new.fence, next_floor: new.next_floor };
-        Ok(())
-    }
-}
-
-/// Nobody takes a slot over before it has expired by its own clock, its own key no more than others; and each change of
-/// hands has a fence of its own.
-fn taken_over(who: &Who, slot: Slot, old: &Record, new: &Record) -> Outcome {
-    let (Some(before), Some(after)) = (old.holding(), new.holding()) else { return Ok(()) };
-    if before.owner == after.owner {
-        return Ok(());
-    }
-    if new.fence != old.fence + 1 {
-        return broken(slot, format!("{who} takes the slot over and leaves its fence at {}", new.fence));
-    }
-    if after.acquired_at < before.expires_at {
-        let text = format!(
-            "{who} takes the slot of {} at {}, which holds it until {}",
-            before.owner.key, after.acquired_at, before.expires_at
-        );
-        return broken(slot, text);
-    }
-    Ok(())
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use cosid_kube::ApiClock;
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use kube::client::Body;
-use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -96,7 +95,7 @@ async fn call(
     tokio::spawn(travel(world, who, call, tell));
     let Ok(Ok((reply, date))) = timeout(DEADLINE, answer).await else { return Err(Unanswered) };
     clock.observe(sent, mono(), &date);
-    let bytes = serde_json::to_vec::<Value>(&reply.body).map_err(|_| Unanswered)?;
+    let bytes = serde_json::to_vec(&*reply.body).map_err(|_| Unanswered)?;
     Response::builder().status(reply.code).body(Body::from(bytes)).map_err(|_| Unanswered)
 }
 

@@ -78,8 +78,8 @@ pub(crate) struct Inner {
     pub(crate) told: Vec<Told>,
     /// How far the API server's clock is off, ms.
     store_off: i64,
-    /// The latest time it ever showed.
-    latest: Millis,
+    /// The furthest ahead that it ever was, ms: who has not heard of a step back goes on by it.
+    furthest_ahead: i64,
     /// No faults any more: whoever can get a slot gets one.
     pub(crate) calm: bool,
     /// All agents are to end: the pool goes.
@@ -116,7 +116,7 @@ impl World {
             checker: Checker::new(layout),
             told: Vec::new(),
             store_off: 0,
-            latest: BASE,
+            furthest_ahead: 0,
             calm: false,
             drained: false,
             calls: 0,
@@ -154,10 +154,7 @@ impl World {
 
     /// The API server's time, Unix ms.
     pub(crate) fn store_now(&self) -> Millis {
-        let mut inner = self.lock();
-        let now = (BASE + mono()).saturating_add_signed(inner.store_off);
-        inner.latest = inner.latest.max(now);
-        now
+        (BASE + mono()).saturating_add_signed(self.lock().store_off)
     }
 
     /// The API server's clock jumps, either way.
@@ -165,17 +162,17 @@ impl World {
         let mut inner = self.lock();
         let by = inner.random.either_way(60_000);
         inner.store_off = (inner.store_off + by).clamp(-FURTHEST_OFF, FURTHEST_OFF);
+        inner.furthest_ahead = inner.furthest_ahead.max(inner.store_off);
         drop(inner);
         self.say(None, || format!("the API server's clock jumps by {by} ms"));
     }
 
     /// A call arrives at the API server.
     pub(crate) fn arrive(&self, who: &Who, call: &Call, how: &str) -> Reply {
-        let now = self.store_now();
         let mut inner = self.lock();
         inner.calls += 1;
         let (reply, change) = inner.server.execute(call);
-        let latest = inner.latest.max(now);
+        let latest = (BASE + mono()).saturating_add_signed(inner.furthest_ahead);
         let slot = slot(&call.place);
         let written = change.as_ref().and_then(|change| change.after.as_deref()).map(describe);
         let outcome = change.map_or(Ok(()), |change| inner.changed(who, &change, latest));

@@ -7,7 +7,7 @@ use crate::keeper::{
 use crate::proof::bug;
 use crate::{Entry, Holding, Millis, Now, Record, Slot, SlotState, StoreError, Tenure, Terms, algebra};
 
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held<V> {
     pub(super) slot: Slot,
     /// As the store last acknowledged it. Only what is acknowledged is issued under.
@@ -156,7 +156,10 @@ fn still_ours<V>(entry: Option<Entry<V>>, known: &Record) -> Result<(Record, V),
         SlotState::Corrupt(why) => return Err(LossReason::Corrupt(why)),
     };
     let Some(mine) = known.holding() else { return Err(LossReason::Deleted) };
-    if !found.is_held_by(mine.owner.incarnation, known.fence) && !bug("a_conflict_is_never_a_loss") {
+    if !found.is_held_by(mine.owner.incarnation, known.fence) {
+        if bug("a_conflict_is_never_a_loss") {
+            return Ok((known.clone(), version));
+        }
         let fence = found.fence;
         return Err(match found.holding() {
             Some(holding) => LossReason::Taken { holder: holding.owner.key.clone(), fence },
