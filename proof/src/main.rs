@@ -1,87 +1,155 @@
 //! The proof of the product's one promise, by machines that look for the counterexample: see `docs/proof.md`.
 //!
-//! Built and run by `cargo xtask model` and `cargo xtask sim`, which pass `--cfg cosid_proof`.
+//! Built and run by `cargo xtask model` and `cargo xtask sim`, which pass `--cfg cosid_proof`: the product's code as it is
+//! shipped, but for a clock that can be virtual and faults that can be put on.
 
 mod api_server;
+mod bugs;
 mod model;
 mod promises;
 mod sim;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use model::configurations::{Explored, explore};
+
 #[derive(Parser)]
-#[command(about = "The proof; run it by `cargo xtask`", disable_help_subcommand = true)]
+#[command(name = "cosid-proof", about = "Model checker and simulator", disable_help_subcommand = true)]
 enum Command {
-    Model {
-        #[arg(long)]
-        bug: Option<String>,
-    },
-    /// The simulator
-    Sim {
-        #[arg(long)]
-        seed: Option<u64>,
-        #[arg(long, default_value_t = 0)]
-        from: u64,
-        #[arg(long, default_value_t = 1_000)]
-        seeds: u64,
-        #[arg(long)]
-        bug: Option<String>,
-    },
+    /// Every history of a few owners, slots and controllers, up to a bound
+    Model(Model),
+    /// Random histories of whole pods and controllers on virtual time
+    Sim(Sim),
+}
+
+#[derive(clap::Args)]
+struct Model {
+    /// Only configurations with this in their name
+    #[arg(long, default_value = "")]
+    only: String,
+    /// With this fault put on
+    #[arg(long)]
+    bug: Option<String>,
+    /// Put each of the seeded faults on in turn: fails when one is not found
+    #[arg(long)]
+    seeded_bugs: bool,
+}
+
+#[derive(clap::Args)]
+struct Sim {
+    /// One seed, with what happened in it
+    #[arg(long, conflicts_with_all = ["from", "seeds"])]
+    seed: Option<u64>,
+    /// The first seed of a range
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// How many seeds
+    #[arg(long, default_value_t = 1_000)]
+    seeds: u64,
+    /// With this fault put on
+    #[arg(long)]
+    bug: Option<String>,
 }
 
 fn main() -> ExitCode {
-    match Command::parse() {
-        Command::Model { bug } => {
-            use stateright::*;
-            use model::agents::{Bounds, Budget};
-            cosid_proof_switch::set_bug(bug.as_deref());
-            {
-            use model::controllers::*;
-            let z = Budget::default();
-            for (name, slots, controllers, budget) in [
-                ("one controller, lease deleted", 1, 1, Budget { reconciliations: 4, acquisitions: 2, renewals: 1, lease_deletions: 1, passes: 1, ..z }),
-                ("two controllers, lease deleted", 1, 2, Budget { reconciliations: 3, acquisitions: 2, lease_deletions: 1, passes: 0, ..z }),
-                ("one controller, pool deleted", 1, 1, Budget { reconciliations: 6, acquisitions: 2, pool_deletions: 1, passes: 1, ..z }),
-                ("two controllers, pool deleted", 1, 2, Budget { reconciliations: 5, acquisitions: 1, pool_deletions: 1, ..z }),
-            ] {
-                let t = std::time::Instant::now();
-                let bounds = Bounds { name, slots, controllers, budget, rerun: Default::default() };
-                let c = bounds.checker().threads(2).timeout(std::time::Duration::from_secs(30)).spawn_bfs().join();
-                println!("{name}: {} unique {} depth {} {:?}", c.state_count(), c.unique_state_count(), c.max_depth(), t.elapsed());
-                for (k, v) in c.discoveries() { println!("  {k}: {:?}", v.into_actions()); }
+    if !cfg!(cosid_proof) {
+        eprintln!("error: built without --cfg cosid_proof, so that time is real: run `cargo xtask model` or `cargo xtask sim`");
+        return ExitCode::from(64);
+    }
+    let good = match Command::parse() {
+        Command::Model(model) if model.seeded_bugs => seeded_bugs(&model.only),
+        Command::Model(model) => model.run(),
+        Command::Sim(sim) => sim.run(),
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Model {
+    fn run(&self) -> bool {
+        cosid_proof_switch::set_bug(self.bug.as_deref());
+        let start = Instant::now();
+        println!("{:<66} {:>9} {:>6} {:>8}", "configuration", "states", "depth", "time");
+        let explored = explore(&self.only, false, |explored| {
+            let Explored { name, states, depth, took, failure } = explored;
+            println!("{name:<66} {states:>9} {depth:>6} {:>6.1} s", took.as_secs_f64());
+            if let Some((text, steps)) = failure {
+                println!("  FOUND: {text}");
+                steps.iter().for_each(|step| println!("    {step}"));
             }
-            }
-            let b = |name, slots, keys, depth, budget| Bounds { name, slots, keys, depth, budget };
-            let z = Budget::default();
-            for bounds in [
-                b("two owners, one slot, network", 1, &["a", "b"][..], 60, Budget { timeouts: 2, repeats: 1, passes: 3, ..z }),
-                b("crashes and stops", 1, &["a", "b"][..], 60, Budget { timeouts: 1, crashes: 1, stops: 1, passes: 4, ..z }),
-                b("clocks", 1, &["a", "b"][..], 60, Budget { timeouts: 1, jumps: 2, passes: 4, ..z }),
-                b("one key twice, two slots", 2, &["a", "a"][..], 60, Budget { timeouts: 1, crashes: 1, passes: 3, ..z }),
-                b("deletion", 1, &["a", "b"][..], 60, Budget { timeouts: 1, deletions: 1, passes: 3, stops: 1, ..z }),
-                b("three owners, two slots", 2, &["a", "b", "c"][..], 60, Budget { timeouts: 1, passes: 3, ..z }),
-            ] {
-                let t = std::time::Instant::now();
-                let name = bounds.name; let d = bounds.depth;
-                let c = bounds.checker().threads(2).target_max_depth(d).timeout(std::time::Duration::from_secs(30)).spawn_bfs().join();
-                println!("{name}: {} unique {} depth {} {:?} {:?}", c.state_count(), c.unique_state_count(), c.max_depth(), t.elapsed(), c.discoveries().iter().map(|(k, v)| (k.to_string(), v.clone().into_actions())).collect::<Vec<_>>());
-            }
-            ExitCode::SUCCESS
+        });
+        let failed = explored.iter().filter(|explored| explored.failure.is_some()).count();
+        let states: usize = explored.iter().map(|explored| explored.states).sum();
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{} configurations, {states} states, {failed} failed, {seconds:.1} s", explored.len());
+        failed == 0 && !explored.is_empty()
+    }
+}
+
+impl Sim {
+    fn run(&self) -> bool {
+        cosid_proof_switch::set_bug(self.bug.as_deref());
+        if let Some(seed) = self.seed {
+            return replay(seed);
         }
-        Command::Sim { seed, from, seeds, bug } => {
-            cosid_proof_switch::set_bug(bug.as_deref());
-            if let Some(seed) = seed {
-                let run = sim::run(seed, true);
-                for line in &run.trace { println!("{line}"); }
-                println!("{:?} {} {} {:?}", run.failure, run.ids, run.calls, run.simulated);
-            } else {
-                let t = std::time::Instant::now();
-                let sum = sim::run_range(from, seeds, None, bug.is_some());
-                println!("{sum:?} in {:?}", t.elapsed());
-            }
-            ExitCode::SUCCESS
+        let start = Instant::now();
+        let sum = sim::run_range(self.from, self.seeds, None, self.bug.is_some());
+        for (seed, what) in &sum.failed {
+            println!("seed {seed} FAILED: {what}");
+            println!("  see it: cargo xtask sim --seed {seed}{}", self.with_bug());
+        }
+        println!(
+            "{} seeds, {:.1} simulated hours, {} calls, {} IDs, {} failed, {:.1} s",
+            sum.seeds,
+            hours(sum.simulated),
+            sum.calls,
+            sum.ids,
+            sum.failed.len(),
+            start.elapsed().as_secs_f64()
+        );
+        if sum.failed.is_empty() {
+            println!("{} IDs, 0 equal", sum.ids);
+        }
+        sum.failed.is_empty()
+    }
+
+    fn with_bug(&self) -> String {
+        self.bug.as_ref().map_or_else(String::new, |bug| format!(" --bug {bug}"))
+    }
+}
+
+fn replay(seed: u64) -> bool {
+    let run = sim::run(seed, true);
+    println!("the end of seed {seed}; seconds of virtual time, windows and floors in seconds from its beginning");
+    run.trace.iter().for_each(|line| println!("{line}"));
+    let (ids, hours) = (run.ids, hours(run.simulated));
+    match &run.failure {
+        Some(failure) => println!("seed {seed} FAILED: {failure}"),
+        None => println!("seed {seed}: {hours:.2} simulated hours, {} calls, {ids} IDs, 0 equal", run.calls),
+    }
+    run.failure.is_none()
+}
+
+fn hours(time: Duration) -> f64 {
+    time.as_secs_f64() / 3_600.0
+}
+
+/// Prints the table; whether all were found.
+fn seeded_bugs(only: &str) -> bool {
+    let start = Instant::now();
+    let mut survived = 0;
+    println!("{:<40} {:<20} {:>8}  what was seen", "seeded bug", "found by", "time");
+    let wanted: Vec<_> = bugs::ALL.iter().filter(|bug| bug.name.contains(only)).collect();
+    for bug in &wanted {
+        for found in bug.look() {
+            survived += usize::from(found.what.is_none());
+            let what = found.what.map_or_else(|| "SURVIVED".to_owned(), |what| what.chars().take(150).collect());
+            println!("{:<40} {:<20} {:>6.2} s  {what}", bug.name, found.by, found.took.as_secs_f64());
         }
     }
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{} seeded bugs, {survived} survived, {seconds:.1} s", wanted.len());
+    survived == 0
 }

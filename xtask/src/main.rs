@@ -9,6 +9,7 @@ mod commands {
     pub(crate) mod codegen;
     pub(crate) mod demo;
     pub(crate) mod footprint;
+    pub(crate) mod proof;
     pub(crate) mod test;
 }
 
@@ -26,6 +27,10 @@ enum Command {
     Codegen(commands::codegen::Codegen),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
+    /// The model checker: every history of a few owners and controllers, up to a bound
+    Model(commands::proof::Model),
+    /// The simulator: random histories of whole pods and controllers on virtual time
+    Sim(commands::proof::Sim),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +48,8 @@ fn main() -> ExitCode {
         Command::Test(test) => test.run(),
         Command::Codegen(codegen) => codegen.run(),
         Command::Footprint(footprint) => footprint.run(),
+        Command::Model(model) => model.run(),
+        Command::Sim(sim) => sim.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");

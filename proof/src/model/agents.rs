@@ -33,7 +33,6 @@ pub(crate) struct Bounds {
     pub(crate) slots: Slot,
     /// The owners' keys; equal ones are there by mistake.
     pub(crate) keys: &'static [&'static str],
-    pub(crate) depth: usize,
     pub(crate) budget: Budget,
 }
 
