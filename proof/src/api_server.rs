@@ -296,13 +296,20 @@ mod tests {
         assert_eq!(code(&call(Method::POST, "", lease(None, "a"))), 409);
         assert_eq!(code(&call(Method::PUT, "p-0", lease(Some("1"), "b"))), 200);
         assert_eq!(code(&call(Method::PUT, "p-0", lease(Some("1"), "c"))), 409);
-        assert_eq!(code(&call(Method::DELETE, "p-0", json!({ "preconditions": { "resourceVersion": "1" } }))), 409);
+        assert_eq!(
+            code(&call(Method::DELETE, "p-0", json!({ "preconditions": { "resourceVersion": "1" } }))),
+            409
+        );
         assert_eq!(code(&call(Method::DELETE, "p-0", Value::Null)), 200);
         assert_eq!(code(&call(Method::GET, "p-0", Value::Null)), 200, "its finalizer holds it");
         let free = json!({ "metadata": { "name": "p-0", "resourceVersion": "3" }, "spec": "b" });
         assert_eq!(code(&call(Method::PUT, "p-0", free)), 200);
         assert_eq!(code(&call(Method::GET, "p-0", Value::Null)), 404);
         assert_eq!(code(&call(Method::POST, "", lease(None, "a"))), 201);
-        assert_eq!(code(&call(Method::PUT, "p-0", lease(Some("3"), "b"))), 409, "an old version never comes again");
+        assert_eq!(
+            code(&call(Method::PUT, "p-0", lease(Some("3"), "b"))),
+            409,
+            "an old version never comes again"
+        );
     }
 }

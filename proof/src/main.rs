@@ -56,7 +56,9 @@ struct Sim {
 
 fn main() -> ExitCode {
     if !cfg!(cosid_proof) {
-        eprintln!("error: built without --cfg cosid_proof, so that time is real: run `cargo xtask model` or `cargo xtask sim`");
+        eprintln!(
+            "error: built without --cfg cosid_proof, so that time is real: run `cargo xtask model` or `cargo xtask sim`"
+        );
         return ExitCode::from(64);
     }
     let good = match Command::parse() {
@@ -122,7 +124,9 @@ impl Sim {
 
 fn replay(seed: u64) -> bool {
     let run = sim::run(seed, true);
-    println!("the end of seed {seed}; seconds of virtual time, windows and floors in seconds from its beginning");
+    println!(
+        "the end of seed {seed}; seconds of virtual time, windows and floors in seconds from its beginning"
+    );
     run.trace.iter().for_each(|line| println!("{line}"));
     let (ids, hours) = (run.ids, hours(run.simulated));
     match &run.failure {
@@ -145,7 +149,8 @@ fn seeded_bugs(only: &str) -> bool {
     for bug in &wanted {
         for found in bug.look() {
             survived += usize::from(found.what.is_none());
-            let what = found.what.map_or_else(|| "SURVIVED".to_owned(), |what| what.chars().take(150).collect());
+            let what =
+                found.what.map_or_else(|| "SURVIVED".to_owned(), |what| what.chars().take(150).collect());
             println!("{:<40} {:<20} {:>6.2} s  {what}", bug.name, found.by, found.took.as_secs_f64());
         }
     }

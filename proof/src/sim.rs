@@ -163,7 +163,8 @@ async fn settle(world: &World, holds: &[Arc<AtomicBool>]) {
             until = world::mono() + patience(world);
         }
         if world::mono() > until {
-            let text = format!("{} of {wanted} slots are held, long after nothing goes wrong any more", holding());
+            let text =
+                format!("{} of {wanted} slots are held, long after nothing goes wrong any more", holding());
             return world.check(Err(Violation { slot: None, text }));
         }
         if world.failure().is_some() {
@@ -180,4 +181,3 @@ fn longest_lease(world: &World) -> u64 {
     let ends = records.filter_map(|record| record.holding().map(|holding| holding.expires_at));
     ends.map(|end| end.saturating_sub(now)).max().unwrap_or(0)
 }
-

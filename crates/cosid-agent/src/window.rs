@@ -315,9 +315,7 @@ impl Window {
         let text = fs::read(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
             Ok(saved) if !is_this_boot(&saved) => None,
-            Ok(saved) if self.is_its_directory(&saved) => {
-                Some(saved)
-            }
+            Ok(saved) if self.is_its_directory(&saved) => Some(saved),
             Ok(saved) => {
                 tracing::warn!("can't resume slot {}: this directory is a copy", saved.slot);
                 None

@@ -114,7 +114,8 @@ impl Rules {
         if tick > layout.max_tick() {
             return Err(NextError::LayoutUsedUp { last: layout.tick_end(layout.max_tick()) });
         }
-        let end = if bug("half_a_unit_at_the_ceiling") { layout.tick_start(tick) } else { layout.tick_end(tick) };
+        let end =
+            if bug("half_a_unit_at_the_ceiling") { layout.tick_start(tick) } else { layout.tick_end(tick) };
         if end > ceiling + u64::from(bug("one_above_the_ceiling")) {
             return Err(NextError::Wait(Wait::AboveCeiling { now: now_ms, ceiling }));
         }

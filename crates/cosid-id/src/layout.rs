@@ -10,8 +10,8 @@ mod named;
 pub use builder::{FieldOrder, LayoutBuilder};
 
 use crate::error::Error;
-use crate::proof::bug;
 use crate::id::{Id, IdParts};
+use crate::proof::bug;
 
 /// How an ID is laid out: the timestamp in the highest bits, then slot and sequence in either order.
 ///

@@ -199,7 +199,8 @@ impl State {
     pub(crate) fn check_windows(&mut self, slot: Slot) {
         let mut windows: Vec<&Window> = self.windows.iter().filter(|window| window.slot == slot).collect();
         windows.sort_by_key(|window| window.fence);
-        let bad = windows.windows(2).find(|pair| pair[0].end > pair[1].floor || pair[0].fence == pair[1].fence);
+        let bad =
+            windows.windows(2).find(|pair| pair[0].end > pair[1].floor || pair[0].fence == pair[1].fence);
         if let Some(pair) = bad {
             let text = format!("two fences can issue the same: {:?} and {:?}", pair[0], pair[1]);
             self.break_promise(text);
@@ -216,7 +217,11 @@ impl State {
 
     /// What an answer says to the keeper.
     pub(crate) fn answer(&self, reply: Reply, slot: Option<Slot>) -> Answer<u64> {
-        let entry = |slot: Slot, stored: &Stored| Entry { slot, version: stored.version, state: stored.state.clone() };
+        let entry = |slot: Slot, stored: &Stored| Entry {
+            slot,
+            version: stored.version,
+            state: stored.state.clone(),
+        };
         match reply {
             Reply::Loaded(slots) => {
                 let there = (0..).zip(&slots).filter(|(_, stored)| stored.exists);

@@ -56,9 +56,10 @@ impl Model for Bounds {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no timestamp in two fences; fences and floors grow; nobody live is taken over", |_, state: &State| {
-                state.broken.is_none()
-            }),
+            Property::always(
+                "no timestamp in two fences; fences and floors grow; nobody live is taken over",
+                |_, state: &State| state.broken.is_none(),
+            ),
             Property::always("whoever can get a slot in the end does", |bounds: &Bounds, state: &State| {
                 state.broken.is_some() || calm::everybody_is_served(bounds, state)
             }),
@@ -311,8 +312,15 @@ impl State {
             None => Keeper::new(config, now),
         };
         let off = self.off;
-        self.hosts[host] =
-            Host { keeper: Some(keeper), window, saved: binding, closing: false, waits_for: None, off, lives };
+        self.hosts[host] = Host {
+            keeper: Some(keeper),
+            window,
+            saved: binding,
+            closing: false,
+            waits_for: None,
+            off,
+            lives,
+        };
     }
 }
 

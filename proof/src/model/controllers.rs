@@ -174,10 +174,13 @@ impl Model for Bounds {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("no timestamp in two fences; fences and floors grow; nobody live is evicted", |_, state: &State| {
-                state.broken.is_none()
+            Property::always(
+                "no timestamp in two fences; fences and floors grow; nobody live is evicted",
+                |_, state: &State| state.broken.is_none(),
+            ),
+            Property::sometimes("every acquisition that may be is made", |bounds: &Bounds, state: &State| {
+                state.windows.len() == usize::from(bounds.budget.acquisitions)
             }),
-            Property::sometimes("a slot is held a second time", |_, state: &State| state.windows.len() > 1),
         ]
     }
 }
@@ -263,13 +266,15 @@ impl State {
     fn check(&mut self, change: &Change, by_controller: bool) -> Result<(), String> {
         let read = |object: &Option<Json>| object.as_ref().and_then(parse);
         let (before, after) = (read(&change.before), read(&change.after));
-        let record = |lease: &Option<Lease>| lease.as_ref().and_then(|lease| codec::read(lease).ok().flatten());
+        let record =
+            |lease: &Option<Lease>| lease.as_ref().and_then(|lease| codec::read(lease).ok().flatten());
         let (old, new) = (record(&before), record(&after));
         let goes = |lease: &Option<Lease>| {
             lease.as_ref().is_none_or(|lease| lease.metadata.deletion_timestamp.is_some())
         };
         let live = old.as_ref().and_then(|old| old.live(self.now * 1_000));
-        if let (true, true, true, Some(holding)) = (by_controller, before.is_some() && !goes(&before), goes(&after), live)
+        if let (true, true, true, Some(holding)) =
+            (by_controller, before.is_some() && !goes(&before), goes(&after), live)
         {
             return Err(format!("a controller deletes the Lease of {}, who holds it", holding.owner.key));
         }
@@ -296,9 +301,12 @@ impl State {
         let view = View { pool, entries: entries.collect() };
         self.acquired += 1;
         let number = u128::from(self.acquired).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-        let owner = Owner { key: format!("shop/web-{}", self.acquired), incarnation: Uuid::from_u128(number) };
+        let owner =
+            Owner { key: format!("shop/web-{}", self.acquired), incarnation: Uuid::from_u128(number) };
         let now = self.now * 1_000;
-        let Choice::Take(at) = choose(&view, &owner, Preference::Any, now, &BTreeSet::new(), 0) else { return None };
+        let Choice::Take(at) = choose(&view, &owner, Preference::Any, now, &BTreeSet::new(), 0) else {
+            return None;
+        };
         let entry = &view.entries[at];
         let record = algebra::acquire(entry.state.record()?, &owner, now, TERMS).ok()?;
         Some(Holder::Writes { slot: entry.slot, lease: entry.version.clone(), record })
@@ -341,7 +349,8 @@ impl State {
         let Some(Holder::Holds { slot, lease, window }) = self.holder.take() else { return None };
         let record = codec::read(&parse(&lease)?).ok()??;
         let Window { floor, .. } = self.windows[window];
-        let freed = algebra::release(&record, record.holding()?.owner.incarnation, record.fence, floor).ok()?;
+        let freed =
+            algebra::release(&record, record.holding()?.owner.incarnation, record.fence, floor).ok()?;
         self.windows[window].end = floor;
         self.put(slot, &lease, &freed);
         Some(())
@@ -354,7 +363,8 @@ impl State {
             pair[0].slot == pair[1].slot && (pair[0].end > pair[1].floor || pair[0].fence == pair[1].fence)
         });
         if let Some(pair) = bad {
-            self.broken.get_or_insert(format!("two fences can issue the same: {:?} and {:?}", pair[0], pair[1]));
+            self.broken
+                .get_or_insert(format!("two fences can issue the same: {:?} and {:?}", pair[0], pair[1]));
         }
     }
 }

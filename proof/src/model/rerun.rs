@@ -67,7 +67,8 @@ impl Rerun {
 
 fn run(key: &PoolKey, pass: &Pass) -> Next {
     cosid_proof_switch::set_clock(|| NOW.get());
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build() else {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
+    else {
         return Next::Ends;
     };
     runtime.block_on(async {
@@ -127,7 +128,9 @@ fn reconciler(pass: &Pass, script: &Arc<Script>) -> Reconciler {
     for object in &pass.known {
         let json = object.to_string();
         if object["kind"] == "Lease" {
-            SlotLease::from_json(json.as_bytes()).into_iter().for_each(|lease| drop(index.list_lease(lease.into_lease())));
+            SlotLease::from_json(json.as_bytes())
+                .into_iter()
+                .for_each(|lease| drop(index.list_lease(lease.into_lease())));
         } else {
             serde_json::from_str(&json).into_iter().for_each(|pool| drop(index.put_pool(pool)));
         }

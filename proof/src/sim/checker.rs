@@ -156,7 +156,8 @@ impl Checker {
     ) -> Outcome {
         let record = |lease: Option<&Lease>| lease.and_then(|lease| codec::read(lease).ok().flatten());
         let (old, new) = (record(before), record(after));
-        let going = |lease: Option<&Lease>| lease.is_some_and(|lease| lease.metadata.deletion_timestamp.is_some());
+        let going =
+            |lease: Option<&Lease>| lease.is_some_and(|lease| lease.metadata.deletion_timestamp.is_some());
         let begins_to_go = !going(before) && (going(after) || after.is_none());
         if let (Who::Controller(_), true, Some(holding)) =
             (who, begins_to_go, old.as_ref().and_then(Record::holding))

@@ -30,8 +30,13 @@ impl Fate {
         let mut inner = world.lock();
         let (calm, weights) = (inner.calm, inner.setting.weights);
         let random = &mut inner.random;
-        let mut fate =
-            Self { out: random.within(1, 20), lost: false, refused: None, again: None, back: Some(random.within(1, 20)) };
+        let mut fate = Self {
+            out: random.within(1, 20),
+            lost: false,
+            refused: None,
+            again: None,
+            back: Some(random.within(1, 20)),
+        };
         if calm {
             return fate;
         }

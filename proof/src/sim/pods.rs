@@ -275,7 +275,12 @@ impl Holder for Agent {
         let Ok(page) = Page::open(path).map(Arc::new) else { return };
         self.world.say(Some(slot), || {
             let (floor, ceiling) = (page.header().floor, page.ceiling());
-            format!("pod-{} holds slot {slot} under fence {fence}, window ({}, {}]", self.number, told(floor), told(ceiling))
+            format!(
+                "pod-{} holds slot {slot} under fence {fence}, window ({}, {}]",
+                self.number,
+                told(floor),
+                told(ceiling)
+            )
         });
         let held = self.world.lock().checker.held(&format!("pod-{}", self.number), Arc::clone(&page));
         match held {
@@ -294,7 +299,9 @@ impl Holder for Agent {
     async fn close(&mut self) -> Millis {
         let last_issued = self.window.close();
         self.holds.store(false, Ordering::SeqCst);
-        self.world.say(self.slot, || format!("pod-{} closes its page; last issued {}", self.number, told(last_issued)));
+        self.world.say(self.slot, || {
+            format!("pod-{} closes its page; last issued {}", self.number, told(last_issued))
+        });
         let outcome = self.slot.map_or(Ok(()), |slot| self.world.lock().checker.disjoint(slot));
         self.world.check(outcome);
         last_issued
@@ -368,7 +375,9 @@ impl App {
     }
 
     fn take(&mut self, seat: Seat, reading: u64) {
-        let Ok(generator) = Generator::with_clock(Arc::clone(&seat.page), seat.cell, Reading(reading)) else { return };
+        let Ok(generator) = Generator::with_clock(Arc::clone(&seat.page), seat.cell, Reading(reading)) else {
+            return;
+        };
         match generator.try_next() {
             Ok(id) => {
                 let outcome = self.world.lock().checker.issued(seat.window, id);

@@ -40,7 +40,10 @@ impl Reconciler {
     async fn bury(&self, key: &PoolKey, pool: &SlotPool) -> Result<Again, Error> {
         // By a fresh list of all of the namespace's Leases: a cache may lag, and a label may have been taken off.
         let left = self.writes.read_leases(key).await?;
-        let left: Vec<Lease> = left.into_iter().filter(|lease| belongs(lease, key, pool) && !bug("buried_with_leases_left")).collect();
+        let left: Vec<Lease> = left
+            .into_iter()
+            .filter(|lease| belongs(lease, key, pool) && !bug("buried_with_leases_left"))
+            .collect();
         if !left.is_empty() {
             self.mend_left(pool, left).await?;
             return Ok(Some(LEAST_PAUSE));
