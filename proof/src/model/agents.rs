@@ -48,6 +48,8 @@ pub(crate) struct Budget {
     pub(crate) crashes: u8,
     pub(crate) stops: u8,
     pub(crate) deletions: u8,
+    /// Leases edited to nonsense; they can be mended.
+    pub(crate) edits: u8,
     /// How often time passes.
     pub(crate) passes: u8,
 }
@@ -148,6 +150,9 @@ pub(crate) enum Step {
     Crash(usize, bool),
     /// A Lease is deleted, buried, made anew, and opened.
     Delete(Slot),
+    /// A Lease is edited to nonsense, and mended.
+    Break(Slot),
+    Mend(Slot),
     Bury(Slot),
     Make(Slot),
     Open(Slot),

@@ -45,6 +45,11 @@ impl Model for Bounds {
         }
         for (slot, stored) in (0..).zip(&state.slots) {
             steps.extend(store_step(slot, stored, left.deletions));
+            match &stored.state {
+                SlotState::Open(_) if left.edits > 0 => steps.push(Step::Break(slot)),
+                SlotState::Corrupt(_) => steps.push(Step::Mend(slot)),
+                _ => {}
+            }
         }
     }
 
@@ -222,6 +227,20 @@ impl State {
                 stored.last = stored.state.record().cloned();
                 stored.version += 1;
                 stored.state = SlotState::Deleting;
+            }
+            Step::Break(slot) => {
+                self.left.edits -= 1;
+                let stored = &mut self.slots[index(slot)];
+                stored.last = stored.state.record().cloned();
+                stored.version += 1;
+                stored.state = SlotState::Corrupt("edited".into());
+            }
+            Step::Mend(slot) => {
+                let stored = &mut self.slots[index(slot)];
+                stored.version += 1;
+                if let Some(last) = stored.last.take() {
+                    stored.state = SlotState::Open(last);
+                }
             }
             Step::Bury(slot) => {
                 let stored = &mut self.slots[index(slot)];

@@ -86,10 +86,11 @@ where
 fn controllers() -> Vec<controllers::Bounds> {
     use controllers::{Bounds, Budget};
     let none = Budget::default();
-    let bounds = |name, slots, controllers, budget| Bounds {
+    let bounds = |name: &'static str, slots, controllers, budget| Bounds {
         name,
         slots,
         controllers,
+        stubborn: name.contains("stubborn"),
         budget,
         rerun: Default::default(),
     };
@@ -112,6 +113,18 @@ fn controllers() -> Vec<controllers::Bounds> {
             1,
             2,
             Budget { reconciliations: 3, acquisitions: 2, lease_deletions: 1, ..none },
+        ),
+        bounds(
+            "controllers: one, a Lease deleted under a stubborn holder",
+            1,
+            1,
+            Budget { reconciliations: 3, acquisitions: 2, renewals: 1, lease_deletions: 1, ..none },
+        ),
+        bounds(
+            "controllers: one, the pool deleted, the watches apart",
+            1,
+            1,
+            Budget { reconciliations: 4, acquisitions: 1, pool_deletions: 1, blind: 1, ..none },
         ),
         bounds(
             "controllers: one, two slots, a Lease deleted",
@@ -165,6 +178,12 @@ fn agents() -> Vec<agents::Bounds> {
             1,
             two,
             Budget { deletions: 1, passes: 2, ..none },
+        ),
+        bounds(
+            "owners: two, one slot, its Lease edited to nonsense and mended",
+            1,
+            two,
+            Budget { edits: 1, passes: 2, ..none },
         ),
         bounds("owners: two of one key, two slots", 2, &["a", "a"], Budget { crashes: 1, passes: 2, ..none }),
         bounds("owners: three, two slots", 2, three, Budget { passes: 1, ..none }),

@@ -33,6 +33,9 @@ pub(crate) struct Bounds {
     pub(crate) name: &'static str,
     pub(crate) slots: i32,
     pub(crate) controllers: usize,
+    /// The holder renews whatever it finds under its name, also a Lease that is being deleted: no agent does, but the API
+    /// server lets it.
+    pub(crate) stubborn: bool,
     pub(crate) budget: Budget,
     pub(crate) rerun: Rerun,
 }
@@ -46,6 +49,8 @@ pub(crate) struct Budget {
     pub(crate) renewals: u8,
     pub(crate) lease_deletions: u8,
     pub(crate) pool_deletions: u8,
+    /// Reconciliations that are begun with a list of Leases from before there were any.
+    pub(crate) blind: u8,
     /// How often a lease's length passes.
     pub(crate) passes: u8,
 }
@@ -88,6 +93,8 @@ pub(crate) struct State {
 pub(crate) enum Step {
     /// A controller begins a reconciliation with what the watches told; the one that it was in, if it was, ends there.
     Begin(usize),
+    /// The same, where the watch of Leases lags behind that of pools.
+    BeginBlind(usize),
     /// Its next call is done, and answered.
     Call(usize),
     /// Somebody reads, and decides which slot to take.
@@ -133,6 +140,9 @@ impl Model for Bounds {
         for (number, pass) in state.controllers.iter().enumerate() {
             if left.reconciliations > 0 {
                 steps.push(Step::Begin(number));
+            }
+            if left.reconciliations > 0 && left.blind > 0 {
+                steps.push(Step::BeginBlind(number));
             }
             if pass.is_some() {
                 steps.push(Step::Call(number));
@@ -189,9 +199,14 @@ impl State {
     /// `None` where nothing would change.
     fn take(&mut self, bounds: &Bounds, step: &Step) -> Option<()> {
         match *step {
-            Step::Begin(number) => {
+            Step::Begin(number) | Step::BeginBlind(number) => {
+                let blind = matches!(step, Step::BeginBlind(_));
                 self.left.reconciliations -= 1;
-                let known = self.server.all().filter(|(place, _)| place.namespace == NAMESPACE);
+                self.left.blind -= u8::from(blind);
+                let known = self
+                    .server
+                    .all()
+                    .filter(|(place, _)| place.namespace == NAMESPACE && !(blind && place.kind == "leases"));
                 let known = known.map(|(_, object)| object.clone()).collect();
                 let pass = Pass { known, begun: self.now, answers: Vec::new() };
                 self.controllers[number] = Some(pass);
@@ -216,7 +231,7 @@ impl State {
             Step::Write => self.write()?,
             Step::Renew => {
                 self.left.renewals -= 1;
-                self.renew()?;
+                self.renew(bounds.stubborn)?;
             }
             Step::Release => self.release()?,
             Step::Vanish => self.holder = None,
@@ -254,8 +269,18 @@ impl State {
         self.server.get(&lease_place(slot))
     }
 
+    fn is_live(&self, slot: Slot) -> bool {
+        let record = self.lease(slot).and_then(parse).and_then(|lease| codec::read(&lease).ok().flatten());
+        record.is_some_and(|record| record.live(self.now * 1_000).is_some())
+    }
+
     fn execute(&mut self, call: &Call, by_controller: bool) -> Reply {
         let (reply, change) = self.server.execute(call);
+        let gone =
+            change.as_ref().is_some_and(|change| change.place == pool_place() && change.after.is_none());
+        if gone && let Some(slot) = (0..).take(self.highest.len()).find(|&slot| self.is_live(slot)) {
+            self.broken.get_or_insert(format!("the pool goes while slot {slot} is held"));
+        }
         let lease = change.filter(|change| change.place.kind == "leases");
         if let Some(Err(why)) = lease.map(|change| self.check(&change, by_controller)) {
             self.broken.get_or_insert(why);
@@ -331,8 +356,9 @@ impl State {
     }
 
     /// A renewal that fails is a loss here: the keeper's reading back is in [`agents`](super::agents).
-    fn renew(&mut self) -> Option<()> {
+    fn renew(&mut self, stubborn: bool) -> Option<()> {
         let Some(Holder::Holds { slot, lease, window }) = self.holder.take() else { return None };
+        let lease = if stubborn { self.lease(slot)?.clone() } else { lease };
         let record = codec::read(&parse(&lease)?).ok()??;
         let incarnation = record.holding()?.owner.incarnation;
         let renewed = algebra::renew(&record, incarnation, record.fence, self.now * 1_000, TERMS).ok()?;
