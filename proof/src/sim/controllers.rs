@@ -72,8 +72,11 @@ impl Life {
     }
 
     async fn work(mut self) {
-        // The first answer tells the time, as that of the product's own watches does.
-        let _ = self.reconciler.writes.read_pool(&key()).await;
+        // The first answer tells the time, as those to the product's own watches do.
+        while self.reconciler.clock.now().is_none() {
+            let _ = self.reconciler.writes.read_pool(&key()).await;
+            sleep(Duration::from_millis(100)).await;
+        }
         self.list();
         loop {
             self.watch();
