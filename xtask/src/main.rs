@@ -11,6 +11,7 @@ mod commands {
     pub(crate) mod demo;
     pub(crate) mod footprint;
     pub(crate) mod image;
+    pub(crate) mod proof;
     pub(crate) mod test;
 }
 
@@ -32,6 +33,10 @@ enum Command {
     Bench(commands::bench::Bench),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
+    /// The model checker: every history of a few owners and controllers, up to a bound
+    Model(commands::proof::Model),
+    /// The simulator: random histories of whole pods and controllers on virtual time
+    Sim(commands::proof::Sim),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +56,8 @@ fn main() -> ExitCode {
         Command::Image(image) => image.run(),
         Command::Bench(bench) => bench.run(),
         Command::Footprint(footprint) => footprint.run(),
+        Command::Model(model) => model.run(),
+        Command::Sim(sim) => sim.run(),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error}");

@@ -76,12 +76,12 @@ impl LeaseView {
 
 /// The one place that holds the status; everybody else watches it.
 #[derive(Clone, Debug)]
-pub(crate) struct StatusBoard(watch::Sender<Status>);
+pub struct StatusBoard(watch::Sender<Status>);
 
 impl StatusBoard {
     /// A board of an agent that has just started.
     #[must_use]
-    pub(crate) fn new(key: &str) -> Self {
+    pub fn new(key: &str) -> Self {
         let status = Status {
             state: State::Starting,
             message: "starting".into(),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::directory::{remove_if_there, replace};
 use crate::error::Error;
+use crate::proof::bug;
 use crate::status::{LeaseView, StatusBoard};
 
 /// How often a page that could not be made is tried again.
@@ -20,7 +21,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// The page, shared by the keeper's driver and the socket's requests.
 #[derive(Clone)]
-pub(crate) struct Window(Arc<Shared>);
+pub struct Window(Arc<Shared>);
 
 struct Shared {
     directory: PathBuf,
@@ -53,7 +54,7 @@ struct Open {
 /// A named generator's place on the page.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Assigned {
+pub struct Assigned {
     /// Its name.
     pub generator: String,
     /// Its cell on the page.
@@ -107,7 +108,7 @@ impl Place {
 
 /// A lease that was found after a restart.
 #[derive(Debug)]
-pub(crate) struct Resumable {
+pub struct Resumable {
     /// The pool's name.
     pub pool: String,
     /// The binding, with the ceiling that the page has.
@@ -117,8 +118,14 @@ pub(crate) struct Resumable {
 impl Window {
     /// No page yet.
     #[must_use]
-    pub(crate) fn new(directory: &Path, board: StatusBoard) -> Self {
+    pub fn new(directory: &Path, board: StatusBoard) -> Self {
         Self(Arc::new(Shared { directory: directory.into(), board, inner: Mutex::default() }))
+    }
+
+    /// Where its pages are.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.0.directory
     }
 
     /// Finds the lease of an agent that served this directory before, was of the same key and pool, and did not close
@@ -127,7 +134,7 @@ impl Window {
     /// # Errors
     /// [`Error::Io`] where the directory can't be read. State or pages that can't be used are no error: they are
     /// dropped with a warning, and a new slot is acquired.
-    pub(crate) fn resume(&self, key: &str, pool: Option<&str>) -> Result<Option<Resumable>, Error> {
+    pub fn resume(&self, key: &str, pool: Option<&str>) -> Result<Option<Resumable>, Error> {
         let resumed = match self.saved() {
             Some(saved) if saved.owner.key != key || pool.is_some_and(|pool| pool != saved.pool) => {
                 tracing::info!(
@@ -150,7 +157,7 @@ impl Window {
     }
 
     /// Makes the page of a lease that was acquired, and tries on where that fails.
-    pub(crate) fn hold(&self, pool: &str, layout: Result<Layout, String>, binding: Binding) {
+    pub fn hold(&self, pool: &str, layout: Result<Layout, String>, binding: Binding) {
         let blocked = {
             let mut inner = self.lock();
             inner.blocked = Some(Blocked { binding, pool: pool.into(), layout, said: String::new() });
@@ -169,7 +176,7 @@ impl Window {
     }
 
     /// Raises the ceiling.
-    pub(crate) fn extend(&self, ceiling: Millis, expires_at: Millis) {
+    pub fn extend(&self, ceiling: Millis, expires_at: Millis) {
         let mut inner = self.lock();
         if let Some(open) = &mut inner.open {
             open.page.set_ceiling(ceiling);
@@ -185,7 +192,7 @@ impl Window {
     /// Ends the page for good and gives the last timestamp that was issued from it, Unix ms: its floor if there was
     /// none.
     #[must_use]
-    pub(crate) fn close(&self) -> Millis {
+    pub fn close(&self) -> Millis {
         let mut inner = self.lock();
         let never_used = inner.blocked.take().map_or(0, |blocked| blocked.binding.holding.floor);
         let Some(open) = inner.open.take() else { return never_used };
@@ -204,7 +211,7 @@ impl Window {
     ///
     /// # Errors
     /// [`cosid_id::Error`]: the name is bad, or there is no room for another.
-    pub(crate) fn assign(&self, name: &str) -> Result<Option<Assigned>, cosid_id::Error> {
+    pub fn assign(&self, name: &str) -> Result<Option<Assigned>, cosid_id::Error> {
         let mut inner = self.lock();
         let Some(open) = &mut inner.open else { return Ok(None) };
         let cell = open.page.assign(name)?;
@@ -307,10 +314,8 @@ impl Window {
         let path = self.state_path();
         let text = fs::read(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
-            Ok(saved) if !boot_id().is_ok_and(|boot| boot == saved.boot_id) => None,
-            Ok(saved) if Place::of(&self.0.directory).is_ok_and(|place| place == saved.directory) => {
-                Some(saved)
-            }
+            Ok(saved) if !is_this_boot(&saved) => None,
+            Ok(saved) if self.is_its_directory(&saved) => Some(saved),
             Ok(saved) => {
                 tracing::warn!("can't resume slot {}: this directory is a copy", saved.slot);
                 None
@@ -320,6 +325,11 @@ impl Window {
                 None
             }
         }
+    }
+
+    fn is_its_directory(&self, saved: &Saved) -> bool {
+        let place = Place::of(&self.0.directory);
+        bug("resumes_from_a_copy") || place.is_ok_and(|place| place == saved.directory)
     }
 
     /// Opens the page of a saved lease, where it still is that lease's and open.
@@ -340,7 +350,8 @@ impl Window {
             floor: saved.floor,
             layout: saved.layout,
         };
-        if *found != expected || page.page().is_closed() {
+        let closed = page.page().is_closed() && !bug("reopens_a_closed_page");
+        if *found != expected || closed {
             tracing::warn!("can't resume slot {}: its page is closed or another's", saved.slot);
             return None;
         }
@@ -391,6 +402,10 @@ impl Window {
         // Each change is one assignment: a panic elsewhere leaves nothing half done.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn is_this_boot(saved: &Saved) -> bool {
+    bug("resumes_after_another_boot") || boot_id().is_ok_and(|boot| boot == saved.boot_id)
 }
 
 fn boot_id() -> Result<String, Error> {

@@ -36,6 +36,7 @@ use kube::ResourceExt;
 use crate::events::{Announcer, Fact, oddities};
 use crate::index::PoolKey;
 use crate::metrics::Metrics;
+use crate::proof::bug;
 use crate::writes::Writes;
 use crate::{Error, rbac, tombstone};
 use observe::Slots;
@@ -151,12 +152,21 @@ impl Reconciler {
         if has(pool) {
             return Ok(Arc::clone(pool));
         }
+        let read_before = match bug("kept_read_before_the_pool") {
+            true => Some(self.writes.read_tombstone(key).await?),
+            false => None,
+        };
         let fresh =
             self.writes.read_pool(key).await?.ok_or_else(|| Error::Conflict(format!("pool {key}")))?;
         if has(&fresh) {
             return Ok(fresh);
         }
-        let kept = match self.writes.read_tombstone(key).await? {
+        let found = match read_before {
+            Some(found) => found,
+            None => self.writes.read_tombstone(key).await?,
+        };
+        let kept = match found {
+            Some(_) if bug("a_new_pool_begins_at_zero") => Kept::default(),
             Some(kept) => {
                 same_layout(&fresh, &kept)?;
                 tombstone::decode(key, &kept)?

@@ -10,6 +10,7 @@
 
 use crate::layout::{Layout, low_bits};
 use crate::next_error::{NextError, Wait};
+use crate::proof::bug;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The bit of a state word that says nothing can be issued any more.
@@ -29,7 +30,8 @@ pub fn last_issued(layout: &Layout, floor: u64, state: u64) -> u64 {
     if next <= first_state(layout, floor) {
         return floor;
     }
-    layout.tick_end((next - 1) >> layout.sequence_bits())
+    let tick = (next - 1) >> layout.sequence_bits();
+    layout.tick_end(if bug("last_issued_is_the_tick_before") { tick - 1 } else { tick })
 }
 
 /// Ends a cell: the mark goes into the state itself, so that every compare-and-swap under way fails by it, and
@@ -37,6 +39,9 @@ pub fn last_issued(layout: &Layout, floor: u64, state: u64) -> u64 {
 ///
 /// What the state was before is returned. It stays below the mark, but for additions that come too late.
 pub fn close(state: &AtomicU64) -> u64 {
+    if bug("closing_leaves_the_state") {
+        return state.load(Ordering::Acquire);
+    }
     state.fetch_or(CLOSED, Ordering::AcqRel)
 }
 
@@ -123,7 +128,9 @@ impl Rules {
         if tick > layout.max_tick() {
             return Err(NextError::LayoutUsedUp { last: layout.tick_end(layout.max_tick()) });
         }
-        if layout.tick_end(tick) > ceiling {
+        let end =
+            if bug("half_a_unit_at_the_ceiling") { layout.tick_start(tick) } else { layout.tick_end(tick) };
+        if end > ceiling + u64::from(bug("one_above_the_ceiling")) {
             return Err(NextError::Wait(Wait::AboveCeiling { now: now_ms, ceiling }));
         }
         let left = layout.max_sequence() - sequence + 1;

@@ -11,6 +11,7 @@ pub use builder::{FieldOrder, LayoutBuilder};
 
 use crate::error::Error;
 use crate::id::{Id, IdParts};
+use crate::proof::bug;
 
 /// How an ID is laid out: the timestamp in the highest bits, then slot and sequence in either order.
 ///
@@ -167,7 +168,8 @@ impl Layout {
 
     /// The first tick that lies wholly above a floor (Unix ms, exclusive).
     pub(crate) fn first_tick_above(&self, floor: u64) -> u64 {
-        self.ticks_to(floor).map_or(0, |tick| tick + 1)
+        let half = self.unit_ms > 1 && bug("half_a_unit_at_the_floor");
+        self.ticks_to(floor).map_or(0, |tick| tick + u64::from(!half))
     }
 
     /// Puts an ID together.

@@ -31,6 +31,7 @@ mod layout;
 mod next_error;
 #[cfg(not(loom))]
 mod page;
+mod proof;
 mod radix;
 #[cfg(loom)]
 pub mod run;

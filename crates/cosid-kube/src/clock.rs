@@ -11,6 +11,10 @@ use http::header::DATE;
 /// compares such times must take them from here.
 #[must_use]
 pub fn monotonic() -> Millis {
+    #[cfg(cosid_proof)]
+    if let Some(mono) = cosid_proof_switch::virtual_mono() {
+        return mono;
+    }
     static START: OnceLock<Instant> = OnceLock::new();
     let passed = START.get_or_init(Instant::now).elapsed();
     Millis::try_from(passed.as_millis()).unwrap_or(Millis::MAX)

@@ -14,6 +14,7 @@ pub mod drive;
 mod error;
 pub mod find;
 pub mod pool;
+mod proof;
 mod rest;
 pub mod store;
 mod tls;

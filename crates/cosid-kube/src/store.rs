@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use crate::clock::ApiClock;
 use crate::codec::{self, CodecError, POOL_LABEL, SlotLease};
 use crate::pool::{SlotPool, to_pool};
+use crate::proof::bug;
 use crate::rest::call;
 
 /// A pool's slots. A load is two calls at once, a read and a write are one each; nothing comes from a cache, and
@@ -181,7 +182,7 @@ impl SlotStore for KubeStore {
         let refused = |why: String| StoreError::Refused(format!("slot {slot}: {why}"));
         let before = version.lease().map_err(|error| refused(error.to_string()))?;
         let metadata = &before.metadata;
-        if metadata.deletion_timestamp.is_some() {
+        if metadata.deletion_timestamp.is_some() && !bug("renews_a_lease_being_deleted") {
             return Err(StoreError::Gone);
         }
         // Without either the API server would overwrite, or bring back, what it finds.
@@ -190,8 +191,11 @@ impl SlotStore for KubeStore {
         }
         let ttl = self.ttl_seconds(&before).ok_or_else(|| refused("load the pool first".into()))?;
         let pod_uid = self.pod_uid.as_deref();
-        let lease =
+        let mut lease =
             codec::encode(&before, record, ttl, pod_uid).map_err(|error| refused(error.to_string()))?;
+        if bug("write_without_resource_version") {
+            lease.metadata.resource_version = None;
+        }
         let name = codec::lease_name(&self.name, slot);
         let json = serde_json::to_vec(&lease).map_err(|error| refused(error.to_string()))?;
         match call(&self.client, self.leases().replace(&name, &PostParams::default(), json)).await {

@@ -7,6 +7,7 @@
 use thiserror::Error;
 use uuid::Uuid;
 
+use crate::proof::bug;
 use crate::{Fence, Holding, MAX_FENCE, Millis, Owner, Record, Tenure, Terms};
 
 /// Why a slot can't be acquired.
@@ -45,11 +46,13 @@ pub fn acquire(record: &Record, owner: &Owner, now: Millis, terms: Terms) -> Res
         return Err(Refusal::Live { key: holding.owner.key.clone(), until: holding.expires_at });
     }
     let fence = next_fence(record.fence).ok_or(Refusal::FenceSpent)?;
-    let floor = record.next_floor;
+    let fence = if bug("fence_stays_at_a_takeover") { record.fence } else { fence };
+    let floor = if bug("floor_from_the_clock") { now } else { record.next_floor };
     let expires_at = now.saturating_add(terms.ttl);
     let ceiling = expires_at.saturating_add(terms.tolerance).max(floor);
     let holding = Holding { owner: owner.clone(), floor, ceiling, expires_at, acquired_at: now };
-    Ok(Record { fence, next_floor: ceiling, tenure: Tenure::Held(holding) })
+    let next_floor = if bug("next_floor_at_the_expiry") { expires_at } else { ceiling };
+    Ok(Record { fence, next_floor, tenure: Tenure::Held(holding) })
 }
 
 /// Extends a lease. Nothing ever shrinks, also when the store's clock stepped back, and a replay succeeds.
@@ -67,7 +70,9 @@ pub fn renew(
     let expires_at = holding.expires_at.max(now.saturating_add(terms.ttl));
     let ceiling = holding.ceiling.max(expires_at.saturating_add(terms.tolerance));
     let holding = Holding { expires_at, ceiling, ..holding.clone() };
-    Ok(Record { fence, next_floor: record.next_floor.max(ceiling), tenure: Tenure::Held(holding) })
+    let next_floor =
+        if bug("renewal_leaves_next_floor") { record.next_floor } else { record.next_floor.max(ceiling) };
+    Ok(Record { fence, next_floor, tenure: Tenure::Held(holding) })
 }
 
 /// Gives a lease back. The next holder starts right above `last_issued` (Unix ms), the last timestamp that was issued
@@ -82,7 +87,8 @@ pub fn release(
     last_issued: Millis,
 ) -> Result<Record, NotHolder> {
     let holding = own(record, incarnation, fence)?;
-    let next_floor = last_issued.min(holding.ceiling).max(holding.floor);
+    let lowest = if bug("release_below_the_floor") { 0 } else { holding.floor };
+    let next_floor = last_issued.min(holding.ceiling).max(lowest);
     let last_key = Some(holding.owner.key.clone());
     // A spent fence stays where it is: the incarnation is gone, and the slot can't be acquired again.
     let fence = next_fence(fence).unwrap_or(fence);
@@ -96,7 +102,9 @@ fn next_fence(fence: Fence) -> Option<Fence> {
 fn own(record: &Record, incarnation: Uuid, fence: Fence) -> Result<&Holding, NotHolder> {
     record
         .holding()
-        .filter(|holding| record.fence == fence && holding.owner.incarnation == incarnation)
+        .filter(|holding| {
+            bug("no_fence_check") || record.fence == fence && holding.owner.incarnation == incarnation
+        })
         .ok_or_else(|| NotHolder {
             fence: record.fence,
             holder: record.holding().map_or_else(|| "nobody".into(), |holding| holding.owner.key.clone()),

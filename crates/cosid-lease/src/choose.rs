@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::proof::bug;
 use crate::{Entry, Fence, MAX_FENCE, Millis, Owner, Record, Slot, SlotState, View};
 
 /// How far past the store's clock a `next_floor` may lie, milliseconds. One further ahead comes from a clock gone wild
@@ -20,7 +21,7 @@ use crate::{Entry, Fence, MAX_FENCE, Millis, Owner, Record, Slot, SlotState, Vie
 pub const FAR_AHEAD: Millis = 3_600_000;
 
 /// Which slot an owner wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Preference {
     /// Any.
@@ -141,7 +142,9 @@ pub fn is_far_ahead(next_floor: Millis, now: Millis) -> bool {
 fn own<V>(view: &View<V>, owner: &Owner) -> Option<usize> {
     view.entries.iter().position(|entry| {
         let holding = entry.state.record().and_then(Record::holding);
-        holding.is_some_and(|holding| &holding.owner == owner)
+        holding.is_some_and(|holding| {
+            &holding.owner == owner || bug("held_by_key") && holding.owner.key == owner.key
+        })
     })
 }
 

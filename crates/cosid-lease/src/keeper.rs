@@ -24,6 +24,7 @@ mod seeking;
 use std::collections::VecDeque;
 
 use crate::choose::Preference;
+use crate::proof::bug;
 use crate::store::until;
 use crate::{Entry, Fence, Holding, Millis, Now, Owner, Record, Slot, StoreError, Terms, View};
 
@@ -34,7 +35,7 @@ pub use report::{LossReason, PoolRefusal, Report, Skew};
 use seeking::Seeking;
 
 /// How a keeper behaves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeeperConfig {
     /// Who it keeps a slot for. The incarnation must be random, or the one of the state that is resumed.
     pub owner: Owner,
@@ -50,7 +51,7 @@ pub struct KeeperConfig {
 }
 
 /// What a caller relies on in a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Expect {
     /// The width of the slot field.
     pub bits: Option<u8>,
@@ -73,7 +74,7 @@ impl KeeperConfig {
 }
 
 /// A slot held under a fence: what a window page is made for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Binding {
     /// The slot.
     pub slot: Slot,
@@ -86,7 +87,7 @@ pub struct Binding {
 }
 
 /// What a keeper wants done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action<V> {
     /// Send a request to the store, and hand back [`Event::Answered`] with the same number. Where no answer comes
     /// within `timeout` (ms), hand back [`StoreError::Unknown`]; an answer after that is dropped.
@@ -120,7 +121,7 @@ pub enum Action<V> {
 }
 
 /// A request to the store, as [`SlotStore`](crate::SlotStore) has them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request<V> {
     /// The pool and all its slots.
     Load,
@@ -171,7 +172,7 @@ pub enum Event<V> {
 }
 
 /// See the [module's text](self). `V` is the store's version of a slot.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper<V> {
     config: KeeperConfig,
     state: State<V>,
@@ -184,7 +185,7 @@ pub struct Keeper<V> {
     skew: Option<Skew>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum State<V> {
     Seeking(Seeking<V>),
     /// A resumed lease that has not been read back from the store yet.
@@ -198,7 +199,7 @@ enum State<V> {
     Finished,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Resuming {
     slot: Slot,
     record: Record,
@@ -252,6 +253,12 @@ impl<V: Clone> Keeper<V> {
             self.advance(now);
         }
         self.actions.pop_front()
+    }
+
+    /// Whether there is something to do now, whatever the time: a poll gives it.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
     }
 
     /// When to poll again if nothing happens before, ms of the monotonic clock; `None`: only an event changes anything.
@@ -315,11 +322,14 @@ impl<V: Clone> Keeper<V> {
         match std::mem::replace(&mut self.state, State::Finished) {
             State::ClosingLost if self.stopping => self.finish(),
             State::ClosingLost => {
-                self.config.owner = self.config.owner.succeed();
+                if !bug("same_incarnation_after_a_loss") {
+                    self.config.owner = self.config.owner.succeed();
+                }
                 self.state = State::Seeking(Seeking::start(now.mono));
             }
             State::ClosingHeld(slot, record, version) => {
                 let give_up_at = now.mono.saturating_add(self.config.release_timeout);
+                let last_issued = if bug("release_forgets_what_was_issued") { 0 } else { last_issued };
                 self.state = State::Releasing(Releasing::start(
                     slot,
                     record,

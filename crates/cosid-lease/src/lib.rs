@@ -38,6 +38,7 @@ mod clock;
 pub mod conformance;
 pub mod keeper;
 pub mod memory;
+mod proof;
 mod record;
 mod store;
 

@@ -16,7 +16,7 @@ pub type Fence = u32;
 pub const MAX_FENCE: Fence = i32::MAX as Fence;
 
 /// How a pool leases its slots. Both belong to the pool, so that all its holders agree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terms {
     /// How long a lease lasts without a renewal, milliseconds.
     pub ttl: Millis,
@@ -50,7 +50,7 @@ impl Owner {
 }
 
 /// One slot in the store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Record {
     /// See [`Fence`].
     pub fence: Fence,
@@ -62,7 +62,7 @@ pub struct Record {
 }
 
 /// Whether somebody holds a slot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Tenure {
     /// Nobody does.
     Free {
@@ -74,7 +74,7 @@ pub enum Tenure {
 }
 
 /// A lease and its window.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holding {
     /// Who holds it.
     pub owner: Owner,

@@ -50,7 +50,7 @@ pub trait SlotStore: Send + Sync {
 }
 
 /// What a load finds.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View<V> {
     /// The pool.
     pub pool: Pool,
@@ -59,7 +59,7 @@ pub struct View<V> {
 }
 
 /// One ID space: slots, and how they are leased.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pool {
     /// How messages name it, in Kubernetes `<namespace>/<name>`.
     pub name: String,
@@ -93,7 +93,7 @@ impl Pool {
 }
 
 /// Whether a pool's slots can be acquired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PoolState {
     /// They can.
     Ready,
@@ -104,7 +104,7 @@ pub enum PoolState {
 }
 
 /// One slot as a store gives it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry<V> {
     /// Which.
     pub slot: Slot,
@@ -115,7 +115,7 @@ pub struct Entry<V> {
 }
 
 /// What a store holds of a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SlotState {
     /// Made, but not opened: its history isn't known to be taken into account, nobody can acquire it.
     Shut,
@@ -139,7 +139,7 @@ impl SlotState {
 }
 
 /// Why a store did not do what was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub enum StoreError {
     /// The slot is not at the version given. Nothing was written.
     #[error("the slot has changed since it was read")]

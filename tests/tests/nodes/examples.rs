@@ -47,5 +47,5 @@ fn examples(ground: &PodGround) {
     let shared = held.keys().filter(|pod| pod.starts_with("shared-slot-")).count();
     assert_eq!(shared, 2, "one slot a pod, whatever its containers: {held:?}");
     let log = space.kubectl(&["logs", "job/forked-workers", "--container", "workers"]);
-    assert!(log.contains("400000 IDs, 0 equal"), "{log}");
+    assert!(log.contains("400000 IDs of 8 workers, 0 equal"), "{log}");
 }

@@ -14,6 +14,7 @@ use super::watermark::{Kept, Retirement, keep};
 use super::{Again, NOW, Reconciler, begin};
 use crate::events::Fact;
 use crate::index::{PoolKey, PoolView};
+use crate::proof::bug;
 use crate::writes::CALLS_AT_ONCE;
 use crate::{Error, tombstone};
 
@@ -29,6 +30,9 @@ impl Reconciler {
         // Whether a watermark covers them is not for a cache to say: the pool may be another one by now.
         let pool = self.writes.read_pool(key).await?.ok_or_else(|| Error::Conflict(format!("pool {key}")))?;
         let pool = self.ensure_watermark(key, &pool).await?;
+        if bug("finalizer_off_before_the_merge") {
+            self.let_go(going.clone()).await?;
+        }
         let kept = Kept::of(pool.status.as_ref());
         let (needed, retirements) =
             keep(&kept, begin(&pool)?, history(&going, &view), &key.name, self.now()?);

@@ -13,6 +13,7 @@ use super::observe::{Slots, State};
 use super::{Reconciler, begin, provision};
 use crate::Error;
 use crate::index::PoolKey;
+use crate::proof::bug;
 use crate::writes::{CALLS_AT_ONCE, Made};
 
 impl Reconciler {
@@ -80,7 +81,11 @@ impl Reconciler {
         // A Lease that was seen to be missing may have gone since the last were settled: what it used is known by now.
         self.settle_going(key).await?;
         let changed = || Error::Conflict(format!("pool {key}"));
-        let fresh = self.writes.read_pool(key).await?.ok_or_else(changed)?;
+        let fresh = if bug("opened_with_the_watermark_read_before") {
+            Arc::clone(&pool)
+        } else {
+            self.writes.read_pool(key).await?.ok_or_else(changed)?
+        };
         if fresh.uid() != pool.uid() || fresh.metadata.deletion_timestamp.is_some() {
             return Err(changed());
         }

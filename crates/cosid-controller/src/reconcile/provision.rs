@@ -7,6 +7,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 
 use super::observe::{Seen, Slots, State};
+use crate::proof::bug;
 
 /// Up to so many slots, all have a Lease from the start. A thousand Leases are made in seconds and take about 1 MB of
 /// etcd; a pool with the widest slots would take 1 GB.
@@ -71,7 +72,11 @@ pub fn mended(lease: &Lease, pool: &SlotPool) -> Option<Lease> {
 
 /// The Leases that go before a pool does: all but those that are live, and those on their way already.
 pub fn evictable(slots: &Slots) -> impl Iterator<Item = &Seen> {
-    slots.that(|state| !matches!(state, State::Live { .. } | State::Going)).map(|(_, seen)| seen)
+    let stays = |state: &State| match state {
+        State::Live { .. } => !bug("evicts_the_living"),
+        state => *state == State::Going,
+    };
+    slots.that(move |state| !stays(state)).map(|(_, seen)| seen)
 }
 
 /// The Leases of an earlier pool of this name that nobody holds: they are made anew under this one.

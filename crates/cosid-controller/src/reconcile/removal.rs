@@ -12,6 +12,7 @@ use super::status::Found;
 use super::watermark::Kept;
 use super::{Again, LEAST_PAUSE, NOW, Reconciler, provision};
 use crate::index::PoolKey;
+use crate::proof::bug;
 use crate::{Error, tombstone};
 
 impl Reconciler {
@@ -39,7 +40,10 @@ impl Reconciler {
     async fn bury(&self, key: &PoolKey, pool: &SlotPool) -> Result<Again, Error> {
         // By a fresh list of all of the namespace's Leases: a cache may lag, and a label may have been taken off.
         let left = self.writes.read_leases(key).await?;
-        let left: Vec<Lease> = left.into_iter().filter(|lease| belongs(lease, key, pool)).collect();
+        let left: Vec<Lease> = left
+            .into_iter()
+            .filter(|lease| belongs(lease, key, pool) && !bug("buried_with_leases_left"))
+            .collect();
         if !left.is_empty() {
             self.mend_left(pool, left).await?;
             return Ok(Some(LEAST_PAUSE));
@@ -48,6 +52,11 @@ impl Reconciler {
         let fresh = self.writes.read_pool(key).await?.ok_or_else(changed)?;
         if fresh.uid() != pool.uid() {
             return Err(changed());
+        }
+        let mut freed = (*fresh).clone();
+        freed.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
+        if bug("watermark_kept_after_the_pool_is_gone") {
+            self.writes.put_pool(&freed).await?;
         }
         let found = self.writes.read_tombstone(key).await?;
         let before = found.as_ref().map_or(Ok(Kept::default()), |found| tombstone::decode(key, found))?;
@@ -63,10 +72,8 @@ impl Reconciler {
             self.writes.put_tombstone(&map).await?;
         }
         // On the version whose watermark was just kept: if it has grown since, this is refused.
-        let mut fresh = (*fresh).clone();
-        fresh.finalizers_mut().retain(|finalizer| finalizer != FINALIZER);
-        self.writes.put_pool(&fresh).await?;
-        if fresh.finalizers().is_empty() {
+        self.writes.put_pool(&freed).await?;
+        if freed.finalizers().is_empty() {
             self.writes.index().drop_pool(key);
         }
         Ok(None)

@@ -8,6 +8,8 @@ use cosid_lease::choose::FAR_AHEAD;
 use cosid_lease::{Fence, MAX_FENCE, Millis, Slot};
 use k8s_openapi::api::coordination::v1::Lease;
 
+use crate::proof::bug;
+
 /// A fence above this would use up the pool's fences if it became the watermark. One change of hands a second takes
 /// 34 years to get there: it is an edit, or a slot at its end.
 pub const FAR_FENCE: Fence = MAX_FENCE / 2;
@@ -98,6 +100,11 @@ fn judge(lease: &Lease, known: Watermark, now: Millis) -> Result<Watermark, Stri
     };
     // next_floor is at or above the ceiling in every Lease that can be read; it costs nothing not to rely on it.
     let floor = record.holding().map_or(record.next_floor, |holding| holding.ceiling.max(record.next_floor));
+    let floor = if bug("watermark_from_the_floor") {
+        record.holding().map_or(floor, |holding| holding.floor)
+    } else {
+        floor
+    };
     // What is known to be wanted or covered is not implausible: a pool may not begin before next year.
     let lifts_floor = i64::try_from(floor).map_or(true, |floor| floor > known.next_floor);
     let lifts_fence = i64::from(record.fence) > i64::from(known.fence);
@@ -109,6 +116,9 @@ fn judge(lease: &Lease, known: Watermark, now: Millis) -> Result<Watermark, Stri
         return Err(format!("its fence {} is near the largest, {MAX_FENCE}", record.fence));
     }
     match (i64::try_from(floor), i32::try_from(record.fence)) {
+        (Ok(next_floor), Ok(_)) if bug("watermark_forgets_the_fence") => {
+            Ok(Watermark { next_floor, fence: 0 })
+        }
         (Ok(next_floor), Ok(fence)) => Ok(Watermark { next_floor, fence }),
         _ => Err(format!("its next floor {floor} or its fence {} is out of bounds", record.fence)),
     }

@@ -8,7 +8,7 @@ use crate::{Millis, Terms};
 const FIRST_PAUSE: Millis = 100;
 
 /// The next attempt, and how many have failed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Backoff {
     due: Millis,
     failures: u32,
@@ -68,7 +68,7 @@ pub(super) fn longest_pause(terms: Terms) -> Millis {
 
 /// Pseudo-random numbers (splitmix64) that keep agents from marching in step. Seeded by the incarnation, so that a
 /// simulation repeats.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Jitter(u64);
 
 impl Jitter {

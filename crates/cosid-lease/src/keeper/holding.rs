@@ -4,9 +4,10 @@ use crate::keeper::backoff::{Backoff, Jitter, longest_pause};
 use crate::keeper::{
     Action, Answer, Keeper, LossReason, Report, Request, Resuming, State, request_timeout, store_now,
 };
-use crate::{Entry, Millis, Now, Record, Slot, SlotState, StoreError, Tenure, Terms, algebra};
+use crate::proof::bug;
+use crate::{Entry, Holding, Millis, Now, Record, Slot, SlotState, StoreError, Tenure, Terms, algebra};
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held<V> {
     pub(super) slot: Slot,
     /// As the store last acknowledged it. Only what is acknowledged is issued under.
@@ -48,6 +49,12 @@ impl<V: Clone> Keeper<V> {
         // The record is this owner's own, as acknowledged.
         let Ok(record) = renewed else { return };
         held.pending = Some(record.clone());
+        if let Some(Holding { ceiling, expires_at, .. }) =
+            record.holding().filter(|_| bug("extends_before_the_answer"))
+        {
+            let (ceiling, expires_at) = (*ceiling, *expires_at);
+            self.actions.push_back(Action::Extend { ceiling, expires_at });
+        }
         let version = held.version.clone();
         let expires_at = held.record.holding().map_or(0, |holding| holding.expires_at);
         let expired = !held.expiry_reported && store_now(now) >= expires_at;
@@ -150,6 +157,9 @@ fn still_ours<V>(entry: Option<Entry<V>>, known: &Record) -> Result<(Record, V),
     };
     let Some(mine) = known.holding() else { return Err(LossReason::Deleted) };
     if !found.is_held_by(mine.owner.incarnation, known.fence) {
+        if bug("a_conflict_is_never_a_loss") {
+            return Ok((known.clone(), version));
+        }
         let fence = found.fence;
         return Err(match found.holding() {
             Some(holding) => LossReason::Taken { holder: holding.owner.key.clone(), fence },

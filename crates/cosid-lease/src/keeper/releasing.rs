@@ -7,7 +7,7 @@ use crate::{Fence, Millis, Now, Record, Slot, SlotState, StoreError, Terms, alge
 /// A release is urgent: pauses between its attempts stay short whatever the ttl.
 const URGENT: Terms = Terms { ttl: 3_000, tolerance: 0 };
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Releasing<V> {
     slot: Slot,
     record: Record,

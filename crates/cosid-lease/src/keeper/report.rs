@@ -8,7 +8,7 @@ use crate::keeper::{Keeper, until};
 use crate::{Fence, Millis, Now, Slot, StoreError, Terms};
 
 /// Something that people want to know. The display text names the thing and the next step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Report {
     /// A slot was acquired.
     Acquired {
@@ -116,7 +116,7 @@ pub enum Report {
 }
 
 /// What is wrong with the pool.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub enum PoolRefusal {
     /// The store has none of that name.
     #[error("there is no pool {pool}: create it, or name another (`kubectl get slotpools -A` lists them)")]
@@ -177,7 +177,7 @@ pub enum PoolRefusal {
 }
 
 /// Why a slot was lost.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Error)]
 pub enum LossReason {
     /// It expired and was acquired by another.
     #[error("taken by {holder} under fence {fence} after it expired")]
@@ -202,7 +202,7 @@ pub enum LossReason {
 }
 
 /// How the host's clock stands to the store's, beyond the pool's tolerance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Skew {
     /// The host is ahead by at least this, ms: its generators reach their ceiling early and wait for renewals.
     Ahead(Millis),

@@ -22,7 +22,7 @@ const MOST_RACES: usize = 16;
 /// their text, must not grow without bound.
 const MOST_REMEMBERED: usize = 4_096;
 
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seeking<V> {
     pub(super) retry: Backoff,
     since: Millis,

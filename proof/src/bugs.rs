@@ -1,0 +1,152 @@
+//! Seeded bugs: faults of a line each in the shipped code, which the proof has to find. Each stands where it would be made,
+//! behind a question that is a constant `no` in every build but this one.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::model::configurations::explore;
+use crate::sim;
+
+/// The most seeds that the simulator gets for one.
+const MOST_SEEDS: u64 = 2_000;
+
+/// Who has to find a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The simulator.
+    Sim,
+    /// The model checker, in a configuration with this in its name.
+    Model(&'static str),
+    /// Both.
+    Both(&'static str),
+    /// A named test of the crate that the fault is in: it is of files, which neither has.
+    Test { package: &'static str, test: &'static str },
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bug {
+    pub(crate) name: &'static str,
+    pub(crate) by: By,
+}
+
+/// How one was found, or that it was not.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) by: String,
+    pub(crate) took: Duration,
+    pub(crate) what: Option<String>,
+}
+
+const fn bug(name: &'static str, by: By) -> Bug {
+    Bug { name, by }
+}
+
+const WINDOW_TESTS: &str = "cosid-agent";
+
+/// All of them, from the algebra outwards.
+pub(crate) const ALL: &[Bug] = &[
+    bug("floor_from_the_clock", By::Both("owners: two, one slot, a network")),
+    bug("next_floor_at_the_expiry", By::Both("owners: two, one slot, a network")),
+    bug("renewal_leaves_next_floor", By::Both("owners: two, one slot, a network")),
+    bug("fence_stays_at_a_takeover", By::Both("owners: two, one slot, a network")),
+    bug("no_fence_check", By::Both("owners: two, one slot, told to end")),
+    bug("release_below_the_floor", By::Both("owners: two, one slot, told to end")),
+    bug("held_by_key", By::Both("owners: two of one key")),
+    bug("extends_before_the_answer", By::Both("owners: two, one slot, a network")),
+    bug("same_incarnation_after_a_loss", By::Model("edited to nonsense")),
+    bug("a_conflict_is_never_a_loss", By::Both("owners: two, one slot, a network")),
+    bug("release_forgets_what_was_issued", By::Both("owners: two, one slot, told to end")),
+    bug("renews_a_lease_being_deleted", By::Sim),
+    bug("a_shut_lease_counts_as_open", By::Both("controllers: one, a Lease")),
+    bug("write_without_resource_version", By::Sim),
+    bug("opened_with_the_watermark_read_before", By::Both("controllers: two, a Lease")),
+    bug("finalizer_off_before_the_merge", By::Both("controllers: one, a Lease")),
+    bug("finalizer_off_without_cas", By::Model("stubborn")),
+    bug("watermark_kept_after_the_pool_is_gone", By::Both("controllers: one, the pool")),
+    bug("buried_with_leases_left", By::Model("watches apart")),
+    bug("a_new_pool_begins_at_zero", By::Both("controllers: one, the pool")),
+    bug("kept_read_before_the_pool", By::Model("controllers: two, the pool")),
+    bug("watermark_forgets_the_fence", By::Both("controllers: one, a Lease")),
+    bug("watermark_from_the_floor", By::Both("controllers: one, a Lease")),
+    bug("evicts_the_living", By::Both("controllers: one, the pool")),
+    bug("deletes_what_it_has_not_seen", By::Both("controllers: one, the pool")),
+    bug("half_a_unit_at_the_floor", By::Sim),
+    bug("half_a_unit_at_the_ceiling", By::Sim),
+    bug("one_above_the_ceiling", By::Sim),
+    bug("closing_leaves_the_state", By::Sim),
+    bug("last_issued_is_the_tick_before", By::Sim),
+    bug(
+        "reopens_a_closed_page",
+        By::Test {
+            package: WINDOW_TESTS,
+            test: "window::tests::a_state_that_is_nonsense_or_whose_page_is_gone_or_closed_resumes_nothing",
+        },
+    ),
+    bug(
+        "resumes_after_another_boot",
+        By::Test {
+            package: WINDOW_TESTS,
+            test: "window::tests::another_key_pool_or_boot_resumes_nothing_and_closes_the_page",
+        },
+    ),
+    bug(
+        "resumes_from_a_copy",
+        By::Test { package: WINDOW_TESTS, test: "window::tests::a_copy_of_the_directory_resumes_nothing" },
+    ),
+];
+
+impl Bug {
+    /// Puts the fault on and has those who must find it look for it. Blocks.
+    pub(crate) fn look(&self) -> Vec<Found> {
+        cosid_proof_switch::set_bug(Some(self.name));
+        let found = match self.by {
+            By::Sim => vec![by_simulation()],
+            By::Model(only) => vec![by_model(only)],
+            By::Both(only) => vec![by_model(only), by_simulation()],
+            By::Test { package, test } => vec![by_test(self.name, package, test)],
+        };
+        cosid_proof_switch::set_bug(None);
+        found
+    }
+}
+
+fn by_simulation() -> Found {
+    let start = Instant::now();
+    let mut sum = sim::run_range(0, MOST_SEEDS, None, true);
+    let what = (!sum.failed.is_empty()).then(|| sum.failed.swap_remove(0));
+    let what = what.map(|(seed, what)| format!("seed {seed}: {what}"));
+    Found { by: "simulator".into(), took: start.elapsed(), what }
+}
+
+fn by_model(only: &'static str) -> Found {
+    let start = Instant::now();
+    let explored = explore(only, true, |_| {});
+    let failure = explored.into_iter().filter_map(|explored| explored.failure).next();
+    let what = failure.map(|(text, steps)| format!("{} steps: {text}", steps.len()));
+    Found { by: "model".into(), took: start.elapsed(), what }
+}
+
+/// Runs the test in this build, with the fault: it has to fail, and passes without.
+fn by_test(name: &str, package: &str, test: &str) -> Found {
+    let start = Instant::now();
+    let run = |bug: &str| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(["test", "--quiet", "--locked", "--profile", "proof", "--target-dir", "target/proof"]);
+        command.args(["-p", package, "--lib", "--", "--exact", test]).env("COSID_BUG", bug);
+        command.env("RUSTFLAGS", "--cfg cosid_proof").output()
+    };
+    let passes = |output: std::io::Result<std::process::Output>| {
+        let output = output.ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        match (text.contains("1 passed"), text.contains("1 failed")) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => None,
+        }
+    };
+    let found = passes(run("")) == Some(true) && passes(run(name)) == Some(false);
+    let short = test.rsplit("::").next().unwrap_or(test);
+    Found { by: format!("test of {package}"), took: start.elapsed(), what: found.then(|| short.to_owned()) }
+}

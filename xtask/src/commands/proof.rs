@@ -1,0 +1,76 @@
+//! `cargo xtask model` and `cargo xtask sim`: build the proof and run it with what follows. What it is: `docs/proof.md`.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use xtask::{Error, Result, programs};
+
+/// What is passed on to the model checker.
+#[derive(Args)]
+pub(crate) struct Model {
+    /// Put each of the seeded faults on in turn, and fail when one is not found
+    #[arg(long)]
+    seeded_bugs: bool,
+    /// Only configurations, or faults, with this in their name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// With this seeded fault put on
+    #[arg(long, value_name = "NAME", conflicts_with = "seeded_bugs")]
+    bug: Option<String>,
+}
+
+/// What is passed on to the simulator.
+#[derive(Args)]
+pub(crate) struct Sim {
+    /// Replay one seed, with what happened in it
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "seeds"])]
+    seed: Option<u64>,
+    /// The first seed of a range (default 0)
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+    /// How many seeds (default 1000)
+    #[arg(long, value_name = "M")]
+    seeds: Option<u64>,
+    /// With this seeded fault put on
+    #[arg(long, value_name = "NAME")]
+    bug: Option<String>,
+}
+
+impl Model {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let mut args = vec!["model".to_owned()];
+        if self.seeded_bugs {
+            args.push("--seeded-bugs".into());
+        }
+        option(&mut args, "--only", self.only);
+        option(&mut args, "--bug", self.bug);
+        run(&args)
+    }
+}
+
+impl Sim {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let mut args = vec!["sim".to_owned()];
+        option(&mut args, "--seed", self.seed);
+        option(&mut args, "--from", self.from);
+        option(&mut args, "--seeds", self.seeds);
+        option(&mut args, "--bug", self.bug);
+        run(&args)
+    }
+}
+
+fn option(args: &mut Vec<String>, name: &str, value: Option<impl ToString>) {
+    args.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+}
+
+/// In a build of its own: with the cfg it is other code, and in the shared folder each would undo the other's.
+fn run(args: &[String]) -> Result<ExitCode> {
+    let mut command = programs::cargo();
+    command.args(["run", "--quiet", "--locked", "--profile", "proof", "--target-dir", "target/proof"]);
+    command.args(["--package", "cosid-proof", "--"]).args(args);
+    command.env("RUSTFLAGS", "--cfg cosid_proof");
+    let status = command.status().map_err(Error::io("start cargo"))?;
+    // It has said itself what it found.
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
