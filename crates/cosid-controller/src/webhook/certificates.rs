@@ -75,6 +75,12 @@ impl Generation {
         build().map_err(|error| Error::Certificate(error.to_string()))
     }
 
+    /// Whether it need not be followed by another at `now`.
+    fn is_right(&self, names: &[String], now: Millis, lifetime: Millis) -> bool {
+        let life = self.expires.saturating_sub(self.made);
+        now < self.due() && self.names == names.join(",") && life <= lifetime
+    }
+
     /// When the next one is made, Unix ms.
     #[must_use]
     pub fn due(&self) -> Millis {
@@ -160,7 +166,8 @@ impl Generations {
         self.newest.write("").chain(previous).collect()
     }
 
-    /// These, with another newest one where the newest is due at `now` or is for other names.
+    /// These, with another newest one where the newest is due at `now`, is for other names, or was made for longer than
+    /// `lifetime`: who shortens that does not want to wait for the end of what was made before.
     ///
     /// # Errors
     /// [`Error::Certificate`].
@@ -171,9 +178,7 @@ impl Generations {
         lifetime: Millis,
     ) -> Result<Self, Error> {
         match found {
-            Some(found) if now < found.newest.due() && found.newest.names == names.join(",") => {
-                Ok(found.clone())
-            }
+            Some(found) if found.newest.is_right(names, now, lifetime) => Ok(found.clone()),
             _ => Ok(Self {
                 newest: Generation::make(names, now, lifetime)?,
                 previous: found.map(|found| found.newest.clone()).filter(|previous| now < previous.expires),
@@ -285,5 +290,15 @@ mod tests {
     fn keys_are_not_printed() {
         let text = format!("{:?}", renewed(None, NOW));
         assert!(!text.contains("BEGIN") && text.contains("cosid-webhook.ids.svc"), "{text}");
+    }
+
+    #[test]
+    fn a_shorter_lifetime_is_had_at_once_and_a_longer_one_when_the_next_is_due() {
+        let first = renewed(None, NOW);
+        let shorter = Generations::renewed(Some(&first), &names(), NOW + 1, 60_000).unwrap();
+        assert_eq!(shorter.previous.as_ref(), Some(&first.newest));
+        assert_eq!(shorter.newest.expires(), NOW + 60_001);
+        assert_eq!(Generations::renewed(Some(&shorter), &names(), NOW + 2, 60_000).unwrap(), shorter);
+        assert_eq!(Generations::renewed(Some(&shorter), &names(), NOW + 2, 90_000).unwrap(), shorter);
     }
 }
