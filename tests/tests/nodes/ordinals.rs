@@ -30,7 +30,7 @@ fn each_its_own(ground: &PodGround) {
 
 fn forced(ground: &PodGround) {
     // The replacements start well before the old leases end.
-    let space = ground.space("forced", 16, 40);
+    let space = ground.space("forced", 16, 25);
     let app = |slot: &str| App::new(slot).rate(20_000).arg("--patience=600");
     let cluster = ground.cluster();
     let nodes = cluster.node_names().unwrap();
