@@ -10,7 +10,7 @@ use crate::{Error, Result};
 
 use super::Options;
 use super::control_plane::{self, ControlPlane};
-use super::process::{Lifetime, ProcessId};
+use super::process::{Lifetime, Place, ProcessId};
 use super::state::{self, State};
 
 /// What [`up`] found or did.
@@ -94,6 +94,28 @@ pub fn down(dir: &Path) -> Result<Option<Vec<String>>> {
         Some(state) => state::remove(dir, &state).map(Some),
         None => Ok(None),
     }
+}
+
+/// Gives container images (OCI archives) to all nodes of what runs in `dir`, and returns the nodes' names. Blocks.
+///
+/// # Errors
+/// [`Error::Setup`] where no nodes run there; [`Error::Command`] with what containerd says about an archive.
+pub fn load(dir: &Path, archives: &[PathBuf]) -> Result<Vec<String>> {
+    let state = state::read(dir)?.filter(State::is_up);
+    let Some(state) = state.filter(|state| state.nodes > 0) else {
+        return Err(Error::Setup(format!(
+            "no nodes run in {}: start some with `cluster up --nodes 2`",
+            dir.display()
+        )));
+    };
+    let ctr = super::build::node_binaries()?.containerd.join("ctr");
+    let names: Vec<String> = (1..=state.nodes).map(|number| format!("node{number}")).collect();
+    for node in state.processes.iter().filter(|process| names.contains(&process.name)) {
+        for archive in archives {
+            super::node::import(Place::Node(node.id), &ctr, archive)?;
+        }
+    }
+    Ok(names)
 }
 
 /// Says what runs in `dir`. Blocks for at most some seconds, when an API server does not answer.

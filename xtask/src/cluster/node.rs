@@ -170,8 +170,7 @@ impl Node {
     }
 
     fn give(&self, archive: &Path) -> Result<()> {
-        let mut ctr = self.command(&self.binaries.containerd.join("ctr"));
-        output(ctr.args(["--namespace", "k8s.io", "images", "import", "--local"]).arg(archive)).map(drop)
+        import(self.place(), &self.binaries.containerd.join("ctr"), archive)
     }
 
     /// A command that runs on it.
@@ -182,6 +181,12 @@ impl Node {
     fn place(&self) -> Place {
         self.machine.id().map_or(Place::Here, Place::Node)
     }
+}
+
+/// Gives the containerd of a node an image.
+pub(super) fn import(place: Place, ctr: &Path, archive: &Path) -> Result<()> {
+    let mut ctr = place.command(ctr);
+    output(ctr.args(["--namespace", "k8s.io", "images", "import", "--local"]).arg(archive)).map(drop)
 }
 
 fn wait(daemon: &mut Daemon, is_so: impl Fn() -> bool) -> Result<()> {

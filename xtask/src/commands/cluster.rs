@@ -30,6 +30,13 @@ pub(crate) enum Command {
         #[arg(short, long, default_value = "text")]
         output: Output,
     },
+    /// Give container images (OCI archives, such as those of `cargo xtask image`) to all nodes
+    Load {
+        #[command(flatten)]
+        place: Place,
+        #[arg(required = true)]
+        archives: Vec<PathBuf>,
+    },
     /// Relay a port of this machine into a cluster's network; `up` starts it
     #[command(hide = true)]
     Relay {
@@ -77,6 +84,7 @@ impl Command {
             Self::Up { place, nodes } => up(&place, nodes),
             Self::Down(place) => down(&place.dir()?),
             Self::Status { place, output } => status(&place, output),
+            Self::Load { place, archives } => load(&place.dir()?, &archives),
             Self::Relay { network, listen, to } => {
                 cluster::relay(network, listen, to).map(|()| ExitCode::FAILURE)
             }
@@ -103,6 +111,17 @@ fn up(place: &Place, nodes: u8) -> Result<ExitCode> {
         state.kubeconfig.display()
     );
     println!("end it:     cargo xtask cluster down{}", place.flag());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn load(dir: &Path, archives: &[PathBuf]) -> Result<ExitCode> {
+    // containerd looks for them from another directory.
+    let absolute = |path: &PathBuf| {
+        std::path::absolute(path).map_err(Error::io(format_args!("resolve {}", path.display())))
+    };
+    let archives = archives.iter().map(absolute).collect::<Result<Vec<_>>>()?;
+    let nodes = detached::load(dir, &archives)?;
+    println!("gave {} images to {}", archives.len(), nodes.join(", "));
     Ok(ExitCode::SUCCESS)
 }
 

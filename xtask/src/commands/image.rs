@@ -20,7 +20,8 @@ impl ImageArgs {
         for built in images::build(how)? {
             println!("{:<36} {}", built.name, built.archive.display());
         }
-        println!("next: `ctr -n k8s.io images import FILE` on a node, `kind load image-archive FILE`, or");
+        println!("next: `cargo xtask cluster load FILE...`, `kind load image-archive FILE`,");
+        println!("      `ctr -n k8s.io images import FILE` on a node, or");
         println!("      `skopeo copy oci-archive:FILE docker://YOUR-REGISTRY/NAME:TAG`");
         Ok(ExitCode::SUCCESS)
     }
