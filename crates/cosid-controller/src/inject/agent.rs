@@ -161,11 +161,14 @@ impl Filled {
                 "timeoutSeconds": 5,
                 "failureThreshold": PATIENCE,
             },
+            // One that stands still is started again after half a minute, the default lease's length, and resumes its lease.
+            // It would not hear that it is to end.
             "livenessProbe": {
                 "exec": { "command": ["/cosid-agent", "health"] },
                 "periodSeconds": 10,
                 "timeoutSeconds": 5,
-                "failureThreshold": 6,
+                "failureThreshold": 3,
+                "terminationGracePeriodSeconds": 2,
             },
             "resources": self.resources,
             "securityContext": {
