@@ -3,10 +3,15 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use cosid_kube::codec::{CEILING, FLOOR, INCARNATION, NEXT_FLOOR, POD_UID};
+use cosid_kube::codec::{self, CEILING, FLOOR, INCARNATION, NEXT_FLOOR, POD_UID};
+use cosid_lease::{Millis, Owner, Record, Terms, algebra};
 use cosid_tests::pods::{App, PodGround};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::ordinals::node_of;
@@ -15,58 +20,119 @@ use super::{Case, Needs};
 pub(super) const CASES: &[Case] =
     &[("a_pods_own_token_can_do_nothing_to_another_pods_slot", Needs::OwnNodes, hostile)];
 
-/// What is tried: a name, the verb, whose Lease (`orders-0` is the victim's, `orders-2` is free), and how it is changed.
-type Attempt = (&'static str, &'static str, &'static str, fn(&mut Value, &Scene));
+/// What is tried: a name, the verb, whose Lease (`orders-0` is the victim's, `orders-2` is free), how it is changed, and what
+/// the refusal says.
+type Attempt = (&'static str, &'static str, &'static str, fn(Lease, &Scene) -> Value, &'static str);
 
 struct Scene {
     victim: String,
     hostile: String,
 }
 
+/// The terms of the test's pool.
+const TERMS: Terms = Terms { ttl: 60_000, tolerance: 1_000 };
+
 const ATTEMPTS: &[Attempt] = &[
-    ("acquire a free slot in its name", "replace", "orders-2", |lease, scene| {
-        hold(lease, "victim", &scene.victim)
-    }),
-    ("acquire a free slot in nobody's name", "replace", "orders-2", |lease, _| hold(lease, "victim", "")),
-    ("take its slot over, its floor lowered", "replace", "orders-0", |lease, scene| {
-        hold(lease, "hostile", &scene.hostile);
-        lease["metadata"]["annotations"][FLOOR] = "1".into();
-    }),
-    ("renew it", "replace", "orders-0", |lease, _| later(lease, CEILING)),
-    ("renew it in one's own name", "replace", "orders-0", |lease, scene| {
-        later(lease, CEILING);
-        lease["metadata"]["annotations"][POD_UID] = scene.hostile.as_str().into();
-    }),
-    ("release it", "replace", "orders-0", |lease, _| {
-        lease["spec"]["holderIdentity"] = "".into();
-        fence(lease, 1);
-    }),
-    ("shorten its window", "replace", "orders-0", |lease, _| {
-        lease["metadata"]["annotations"][CEILING] = "1".into();
-    }),
-    ("lower its next floor", "replace", "orders-0", |lease, _| {
-        lease["metadata"]["annotations"][NEXT_FLOOR] = "1".into();
-    }),
-    ("push its next floor away", "replace", "orders-0", |lease, _| later(lease, NEXT_FLOOR)),
-    ("put its fence back", "replace", "orders-0", |lease, _| fence(lease, -1)),
-    ("push its fence ahead", "replace", "orders-0", |lease, _| fence(lease, 7)),
-    ("take its finalizer off", "replace", "orders-0", |lease, _| {
-        lease["metadata"]["finalizers"] = json!([]);
-    }),
-    ("take its label off", "replace", "orders-0", |lease, _| {
-        lease["metadata"]["labels"] = json!({});
-    }),
-    ("change its incarnation", "replace", "orders-0", |lease, _| {
-        lease["metadata"]["annotations"][INCARNATION] = "00000000-0000-4000-8000-000000000000".into();
-    }),
-    ("delete it", "delete", "orders-0", |_, _| {}),
-    ("delete a free slot", "delete", "orders-2", |_, _| {}),
-    ("make a slot", "create", "orders-0", |lease, _| {
-        let metadata = lease["metadata"].as_object_mut().unwrap();
-        metadata.retain(|name, _| name != "resourceVersion" && name != "uid");
-        metadata.insert("name".into(), "orders-77".into());
-    }),
+    // As the victim's own agent would write it, but for the caller.
+    (
+        "acquire a free slot in its name",
+        "replace",
+        "orders-2",
+        |free, on| acquired(&free, "victim", &on.victim),
+        BOUND,
+    ),
+    (
+        "acquire a free slot in nobody's name",
+        "replace",
+        "orders-2",
+        |free, _| acquired(&free, "victim", ""),
+        BOUND,
+    ),
+    ("renew it", "replace", "orders-0", |held, on| renewed(&held, &on.victim), "this is a renew by pod"),
+    (
+        "renew it in one's own name",
+        "replace",
+        "orders-0",
+        |held, on| renewed(&held, &on.hostile),
+        "this is a renew by pod",
+    ),
+    ("release it", "replace", "orders-0", |held, _| released(&held), "this is a release by pod"),
+    (
+        "take it over before its end",
+        "replace",
+        "orders-0",
+        |held, on| taken(&held, &on.hostile),
+        "wait for its expiry",
+    ),
+    ("write it back as it is", "replace", "orders-0", |held, _| json!(held), "only the slots that it holds"),
+    // What no agent would write.
+    (
+        "shorten its window",
+        "replace",
+        "orders-0",
+        |held, _| with(held, CEILING, "1"),
+        "lowers cosid.dev/ceiling",
+    ),
+    (
+        "lower its next floor",
+        "replace",
+        "orders-0",
+        |held, _| with(held, NEXT_FLOOR, "1"),
+        "a next floor by itself",
+    ),
+    (
+        "push its next floor away",
+        "replace",
+        "orders-0",
+        |held, _| with(held, NEXT_FLOOR, "9000000000000"),
+        "a next floor by itself",
+    ),
+    ("put its fence back", "replace", "orders-0", |held, _| fenced(held, -1), "moves by 0 or 1"),
+    ("push its fence ahead", "replace", "orders-0", |held, _| fenced(held, 7), "moves by 0 or 1"),
+    (
+        "change its incarnation",
+        "replace",
+        "orders-0",
+        |held, _| with(held, INCARNATION, NOBODY),
+        "does not change cosid.dev/incarnation",
+    ),
+    (
+        "take its finalizer off",
+        "replace",
+        "orders-0",
+        |mut held, _| {
+            held.metadata.finalizers = None;
+            json!(held)
+        },
+        "takes the finalizer",
+    ),
+    (
+        "take its label off",
+        "replace",
+        "orders-0",
+        |mut held, _| {
+            held.metadata.labels = None;
+            json!(held)
+        },
+        "changes the label",
+    ),
+    ("delete it", "delete", "orders-0", |held, _| json!(held), "cannot delete resource"),
+    ("delete a free slot", "delete", "orders-2", |free, _| json!(free), "cannot delete resource"),
+    (
+        "make a slot",
+        "create",
+        "orders-0",
+        |mut held, _| {
+            held.metadata.name = Some("orders-77".into());
+            (held.metadata.resource_version, held.metadata.uid) = (None, None);
+            json!(held)
+        },
+        "cannot create resource",
+    ),
 ];
+
+const BOUND: &str = "the caller's token is bound to pod";
+const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
 
 fn hostile(ground: &PodGround) {
     let space = ground.space("hostile", 4, 60);
@@ -84,23 +150,21 @@ fn hostile(ground: &PodGround) {
     let token = cluster.run_on_node(&node_of(&hostile), "cat", &[&file]).unwrap();
     let kubeconfig = cluster.kubeconfig_with_token("hostile", token.trim()).unwrap();
 
-    for (what, verb, name, change) in ATTEMPTS {
-        let read = || -> Value {
+    for (what, verb, name, change, says) in ATTEMPTS {
+        let read = || -> Lease {
             serde_json::from_str(&space.kubectl(&["get", "lease", name, "--output", "json"])).unwrap()
         };
         let (before, why) = space.wait("its holder is always quicker", || {
-            let mut lease = read();
-            let before = what_counts(&lease);
-            change(&mut lease, &scene);
-            let refused = attempt(ground, &kubeconfig, verb, &space.name, name, &lease);
+            let before = read();
+            let refused =
+                attempt(ground, &kubeconfig, verb, &space.name, name, &change(before.clone(), &scene));
             let Err(why) = refused else { panic!("{what}: was let pass") };
             // The victim has renewed in between: that is no answer.
             (!why.contains("the object has been modified")).then_some((before, why))
         });
-        println!("{what:<40} {}", why.lines().last().unwrap_or_default());
-        let refusal = ["denied request", "forbidden: User"];
-        assert!(refusal.iter().any(|word| why.contains(word)), "{what}: {why}");
-        assert_eq!(what_counts(&read()), before, "{what}");
+        println!("{what:<40} {}", why.split("denied request: ").last().unwrap_or_default().trim_end());
+        assert!(why.contains(says), "{what}: {why}");
+        assert_eq!(what_counts(&read()), what_counts(&before), "{what}");
     }
     // What it may do: read them, and keep its own.
     let own = space.kubectl(&["get", "lease", "orders-1", "--output", "json"]);
@@ -135,40 +199,65 @@ fn attempt(
 }
 
 /// What a renewal leaves alone.
-fn what_counts(lease: &Value) -> Value {
-    let annotations = &lease["metadata"]["annotations"];
+fn what_counts(lease: &Lease) -> Value {
+    let (metadata, spec) = (&lease.metadata, lease.spec.as_ref().unwrap());
+    let annotation = |name| metadata.annotations.as_ref().unwrap().get(name);
     json!([
-        lease["metadata"]["uid"],
-        lease["metadata"]["finalizers"],
-        lease["metadata"]["labels"],
-        lease["spec"]["holderIdentity"],
-        lease["spec"]["leaseTransitions"],
-        annotations[FLOOR],
-        annotations[INCARNATION],
-        annotations[POD_UID],
+        (&metadata.uid, &metadata.finalizers, &metadata.labels),
+        (&spec.holder_identity, spec.lease_transitions),
+        (annotation(FLOOR), annotation(INCARNATION), annotation(POD_UID)),
     ])
 }
 
-fn hold(lease: &mut Value, pod: &str, uid: &str) {
-    let floor = lease["metadata"]["annotations"][NEXT_FLOOR].clone();
-    lease["spec"]["holderIdentity"] = format!("hostile/{pod}").into();
-    lease["spec"]["leaseDurationSeconds"] = 60.into();
-    lease["spec"]["acquireTime"] = "2026-01-01T00:00:00.000000Z".into();
-    lease["spec"]["renewTime"] = "2026-01-01T00:00:00.000000Z".into();
-    fence(lease, 1);
-    let annotations = &mut lease["metadata"]["annotations"];
-    annotations[FLOOR] = floor.clone();
-    annotations[CEILING] = floor;
-    annotations[INCARNATION] = "00000000-0000-4000-8000-000000000001".into();
-    annotations[POD_UID] = uid.into();
+fn record(lease: &Lease) -> Record {
+    codec::read(lease).unwrap().unwrap()
 }
 
-fn fence(lease: &mut Value, by: i64) {
-    let fence = lease["spec"]["leaseTransitions"].as_i64().unwrap();
-    lease["spec"]["leaseTransitions"] = (fence + by).into();
+fn encoded(lease: &Lease, record: &Record, uid: &str) -> Value {
+    json!(codec::encode(lease, record, 60, Some(uid)).unwrap())
 }
 
-fn later(lease: &mut Value, annotation: &str) {
-    let value: u64 = lease["metadata"]["annotations"][annotation].as_str().unwrap().parse().unwrap();
-    lease["metadata"]["annotations"][annotation] = (value + 60_000).to_string().into();
+fn now() -> Millis {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis().try_into().unwrap()
+}
+
+fn acquired(lease: &Lease, pod: &str, uid: &str) -> Value {
+    let owner = Owner::new(format!("hostile/{pod}"));
+    encoded(lease, &algebra::acquire(&record(lease), &owner, now(), TERMS).unwrap(), uid)
+}
+
+fn renewed(lease: &Lease, uid: &str) -> Value {
+    let before = record(lease);
+    let incarnation = before.holding().unwrap().owner.incarnation;
+    encoded(lease, &algebra::renew(&before, incarnation, before.fence, now() + 1_000, TERMS).unwrap(), uid)
+}
+
+fn released(lease: &Lease) -> Value {
+    let before = record(lease);
+    let holding = before.holding().unwrap();
+    let after = algebra::release(&before, holding.owner.incarnation, before.fence, holding.floor).unwrap();
+    json!(codec::encode(lease, &after, 60, None).unwrap())
+}
+
+/// By somebody who says that it is later than it is, but for the time of the acquisition: that is looked at.
+fn taken(lease: &Lease, uid: &str) -> Value {
+    let before = record(lease);
+    let owner = Owner::new("hostile/hostile");
+    let expired = before.holding().unwrap().expires_at;
+    let after = algebra::acquire(&before, &owner, expired, TERMS).unwrap();
+    let mut lease = codec::encode(lease, &after, 60, Some(uid)).unwrap();
+    let spec = lease.spec.as_mut().unwrap();
+    spec.acquire_time = Some(MicroTime(Timestamp::from_millisecond(now().try_into().unwrap()).unwrap()));
+    json!(lease)
+}
+
+fn with(mut lease: Lease, annotation: &str, value: &str) -> Value {
+    lease.metadata.annotations.as_mut().unwrap().insert(annotation.into(), value.into());
+    json!(lease)
+}
+
+fn fenced(mut lease: Lease, by: i32) -> Value {
+    let spec = lease.spec.as_mut().unwrap();
+    spec.lease_transitions = spec.lease_transitions.map(|fence| fence + by);
+    json!(lease)
 }
