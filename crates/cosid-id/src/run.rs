@@ -20,7 +20,8 @@
 //!   ID of a run.
 //! * A forked child finds its gate off. Nobody opens it without having taken an ID, and that moves the state: of what
 //!   its parent's threads had left it serves nothing.
-//! * A signal handler may make IDs too: where it interrupts a thread that serves itself, it adds.
+//! * A signal handler may make IDs too. Where it interrupts its thread at work on the run it adds, and leaves the run as it
+//!   is: the thread goes on to write what it had in mind. That is then thrown away, since the handler has moved the state.
 
 use std::sync::atomic::{AtomicBool, AtomicU64 as OwnU64, Ordering::Relaxed, compiler_fence};
 
@@ -50,7 +51,8 @@ pub struct Run {
     limit: OwnU64,
     /// IDs since somebody else's was seen.
     alone: OwnU64,
-    is_serving: AtomicBool,
+    /// The thread is at work on these words: whoever sees this has interrupted it.
+    is_busy: AtomicBool,
 }
 
 impl Run {
@@ -64,7 +66,7 @@ impl Run {
             end: OwnU64::new(0),
             limit: OwnU64::new(0),
             alone: OwnU64::new(0),
-            is_serving: AtomicBool::new(false),
+            is_busy: AtomicBool::new(false),
         }
     }
 
@@ -82,68 +84,105 @@ impl Run {
     /// A number of the run, if it has any that is still good. Never blocks.
     #[inline]
     pub fn serve(&self, owner: u64, state: &AtomicU64, gate: &AtomicU64) -> Option<u64> {
-        if self.is_serving.load(Relaxed) {
-            return None;
-        }
-        self.is_serving.store(true, Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let (next, end) = (self.next.load(Relaxed), self.end.load(Relaxed));
-        let is_good = next < end
-            && self.owner.load(Relaxed) == owner
-            && gate.load(Ordering::Acquire) == self.limit.load(Relaxed)
-            && state.load(Ordering::Acquire) == end;
-        if is_good {
-            self.next.store(next + 1, Relaxed);
-        }
-        compiler_fence(Ordering::SeqCst);
-        self.is_serving.store(false, Relaxed);
-        is_good.then_some(next)
+        self.serve_interrupted(owner, state, gate, || {})
+    }
+
+    /// `interrupt` is where a signal handler can do the most harm.
+    #[inline]
+    fn serve_interrupted(
+        &self,
+        owner: u64,
+        state: &AtomicU64,
+        gate: &AtomicU64,
+        interrupt: impl FnOnce(),
+    ) -> Option<u64> {
+        self.alone_with(|| {
+            let (next, end) = (self.next.load(Relaxed), self.end.load(Relaxed));
+            let is_good = next < end
+                && self.owner.load(Relaxed) == owner
+                && gate.load(Ordering::Acquire) == self.limit.load(Relaxed)
+                && state.load(Ordering::Acquire) == end;
+            interrupt();
+            if is_good {
+                self.next.store(next + 1, Relaxed);
+            }
+            is_good.then_some(next)
+        })
+        .flatten()
     }
 
     /// Takes a number by adding to the state, if the gate is open, and more where the thread is alone. Never blocks.
     #[inline]
     pub fn add(&self, owner: u64, rules: &Rules, state: &AtomicU64, gate: &AtomicU64) -> Added {
+        self.add_interrupted(owner, rules, state, gate, || {})
+    }
+
+    #[inline]
+    fn add_interrupted(
+        &self,
+        owner: u64,
+        rules: &Rules,
+        state: &AtomicU64,
+        gate: &AtomicU64,
+        interrupt: impl FnOnce(),
+    ) -> Added {
         let limit = gate.load(Ordering::Acquire);
         if limit <= SHUT {
             return Added::Shut;
         }
-        let (alone, expected) = if self.owner.load(Relaxed) == owner {
-            (self.alone.load(Relaxed), self.end.load(Relaxed))
-        } else {
-            (0, 0)
-        };
-        // One more look before it takes many: what it knows may be old.
-        let want = match length(alone, expected, limit) {
-            many if many > rules.shared_run && state.load(Ordering::Acquire) == expected => many,
-            _ => rules.shared_run,
-        };
-        let got = state.fetch_add(want, Ordering::AcqRel);
-        let end = got.wrapping_add(want);
-        let alone = if got == expected { (alone + want).min(ALONE) } else { 0 };
-        // A handler that interrupts this finds no run; and one that took an ID has moved the state off this one's end.
-        self.next.store(u64::MAX, Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        self.owner.store(owner, Relaxed);
-        self.end.store(end, Relaxed);
-        self.limit.store(limit, Relaxed);
-        self.alone.store(alone, Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        let is_whole = got >= rules.first_state && end <= limit;
-        if is_whole {
-            self.next.store(got + 1, Relaxed);
-        }
+        let taken = self.alone_with(|| {
+            let (alone, expected) = if self.owner.load(Relaxed) == owner {
+                (self.alone.load(Relaxed), self.end.load(Relaxed))
+            } else {
+                (0, 0)
+            };
+            // One more look before it takes many: what it knows may be old.
+            let want = match length(alone, expected, limit) {
+                many if many > rules.shared_run && state.load(Ordering::Acquire) == expected => many,
+                _ => rules.shared_run,
+            };
+            let got = state.fetch_add(want, Ordering::AcqRel);
+            let end = got.wrapping_add(want);
+            let is_whole = got >= rules.first_state && end <= limit;
+            interrupt();
+            self.owner.store(owner, Relaxed);
+            self.next.store(if is_whole { got + 1 } else { u64::MAX }, Relaxed);
+            self.end.store(end, Relaxed);
+            self.limit.store(limit, Relaxed);
+            self.alone.store(if got == expected { (alone + want).min(ALONE) } else { 0 }, Relaxed);
+            (got, is_whole)
+        });
+        let (got, is_whole) = taken.unwrap_or_else(|| {
+            let got = state.fetch_add(1, Ordering::AcqRel);
+            (got, got >= rules.first_state && got < limit)
+        });
         // The floor holds even if a broken program wrote a state from before it.
         if is_whole && got & CHECK != 0 { Added::Taken(got) } else { Added::Edge(Edge { got, limit }) }
     }
 
     /// The thread took the last number before `state` by the clock: likely nobody else's has come in between.
     pub fn went_on(&self, owner: u64, state: u64) {
-        if self.owner.load(Relaxed) == owner {
-            self.next.store(u64::MAX, Relaxed);
-            compiler_fence(Ordering::SeqCst);
-            self.end.store(state, Relaxed);
-            self.alone.store(self.alone.load(Relaxed).min(ALONE / 8), Relaxed);
+        self.alone_with(|| {
+            if self.owner.load(Relaxed) == owner {
+                self.next.store(u64::MAX, Relaxed);
+                self.end.store(state, Relaxed);
+                self.alone.store(self.alone.load(Relaxed).min(ALONE / 8), Relaxed);
+            }
+        });
+    }
+
+    /// Works on the run; `None` in a signal handler that interrupts such work.
+    #[inline]
+    fn alone_with<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
+        if self.is_busy.load(Relaxed) {
+            return None;
         }
+        self.is_busy.store(true, Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        let done = work();
+        compiler_fence(Ordering::SeqCst);
+        self.is_busy.store(false, Relaxed);
+        Some(done)
     }
 }
 

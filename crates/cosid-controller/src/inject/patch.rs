@@ -68,22 +68,23 @@ fn list(is_there: bool, path: &str, operations: &mut Vec<Value>) {
 fn share(container: &Container, path: &str, operations: &mut Vec<Value>) -> Result<(), Refusal> {
     let name = || container.name.clone();
     let env = container.env.as_deref().unwrap_or_default();
-    match env.iter().find(|variable| variable.name == SOCKET_VARIABLE) {
-        Some(variable) if variable.value.as_deref() == Some(SOCKET) => {}
-        Some(_) => return Err(Refusal::OtherSocket { container: name() }),
-        None => {
-            list(container.env.is_some(), &format!("{path}/env"), operations);
-            operations.push(add(&format!("{path}/env/-"), socket()));
-        }
+    // There may be several: of variables with one name the last counts.
+    let sockets = || env.iter().filter(|variable| variable.name == SOCKET_VARIABLE);
+    if sockets().any(|variable| variable.value.as_deref() != Some(SOCKET)) {
+        return Err(Refusal::OtherSocket { container: name() });
+    }
+    if sockets().next().is_none() {
+        list(container.env.is_some(), &format!("{path}/env"), operations);
+        operations.push(add(&format!("{path}/env/-"), socket()));
     }
     let mounts = container.volume_mounts.as_deref().unwrap_or_default();
-    match mounts.iter().find(|mount| mount.mount_path.trim_end_matches('/') == DIRECTORY) {
-        Some(mount) if mount.name == VOLUME => {}
-        Some(_) => return Err(Refusal::OtherMount { container: name() }),
-        None => {
-            list(container.volume_mounts.is_some(), &format!("{path}/volumeMounts"), operations);
-            operations.push(add(&format!("{path}/volumeMounts/-"), mount()));
-        }
+    let there = || mounts.iter().filter(|mount| mount.mount_path.trim_end_matches('/') == DIRECTORY);
+    if there().any(|mount| mount.name != VOLUME) {
+        return Err(Refusal::OtherMount { container: name() });
+    }
+    if there().next().is_none() {
+        list(container.volume_mounts.is_some(), &format!("{path}/volumeMounts"), operations);
+        operations.push(add(&format!("{path}/volumeMounts/-"), mount()));
     }
     Ok(())
 }

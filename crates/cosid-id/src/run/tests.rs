@@ -201,16 +201,56 @@ fn a_run_of_another_generator_is_not_served() {
     assert!(run.serve(OWNER, &cell.state, &cell.gate).is_some());
 }
 
+/// What a signal handler makes, by whichever way is open to it.
+fn handler(cell: &Cell, run: &Run, got: &mut Vec<u64>) {
+    got.extend((0..3).map(|_| cell.next(run, NOW).0));
+}
+
+/// 100 more IDs of the interrupted thread, and whether all are different.
+fn all_differ(cell: &Cell, run: &Run, mut got: Vec<u64>) -> bool {
+    got.extend((0..100).map(|_| cell.next(run, NOW).0));
+    let made = got.len();
+    got.sort_unstable();
+    got.dedup();
+    got.len() == made
+}
+
 #[test]
-fn a_signal_handler_that_interrupts_a_thread_which_serves_itself_adds() {
+fn a_signal_handler_that_interrupts_a_thread_which_serves_itself_leaves_it_nothing_to_repeat() {
     let cell = Cell::new();
     let run = Run::alone(OWNER, cell.state());
-    cell.next(&run, NOW);
-    let interrupted = run.next.load(Relaxed);
-    run.is_serving.store(true, Relaxed);
-    assert_ne!(cell.next(&run, NOW), (interrupted, How::Served));
-    run.is_serving.store(false, Relaxed);
-    assert!(cell.next(&run, NOW).0 > interrupted);
+    let mut got = vec![cell.next(&run, NOW).0];
+    let served =
+        run.serve_interrupted(OWNER, &cell.state, &cell.gate, || handler(&cell, &run, &mut got)).unwrap();
+    assert!(got.iter().skip(1).all(|&id| id > served), "{got:?} in the midst of {served}");
+    got.push(served);
+    assert!(all_differ(&cell, &run, got));
+}
+
+#[test]
+fn a_signal_handler_that_interrupts_a_thread_which_adds_leaves_it_nothing_to_repeat() {
+    for run in [Run::new(), Run::alone(OWNER, 0)] {
+        let cell = Cell::new();
+        run.end.store(cell.state(), Relaxed);
+        let mut got = Vec::new();
+        let interrupt = || handler(&cell, &run, &mut got);
+        match run.add_interrupted(OWNER, &cell.rules, &cell.state, &cell.gate, interrupt) {
+            Added::Taken(state) => got.push(state),
+            other => panic!("{other:?}"),
+        }
+        assert!(all_differ(&cell, &run, got));
+    }
+}
+
+#[test]
+fn a_signal_handler_that_takes_by_the_clock_leaves_its_thread_nothing_to_repeat() {
+    let cell = Cell::new();
+    let run = Run::alone(OWNER, cell.state());
+    let mut got = vec![cell.next(&run, NOW).0];
+    let interrupt = || got.push(cell.by_clock(&run, NOW));
+    let served = run.serve_interrupted(OWNER, &cell.state, &cell.gate, interrupt).unwrap();
+    got.push(served);
+    assert!(all_differ(&cell, &run, got));
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn a_hint_is_asked_for_a_new_pod_that_takes_any_slot_only() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_next_step() {
-    let table: [(Value, &str); 12] = [
+    let table: [(Value, &str); 14] = [
         (
             pod(&[("cosid/slot", "first")], |_| {}),
             "annotation cosid/slot: \"first\" is not one of: auto, ordinal, ",
@@ -224,6 +224,24 @@ fn what_cannot_be_is_refused_with_the_next_step() {
                 pod["spec"]["containers"][0]["env"] = json!([{ "name": "COSID_SOCKET", "value": "/x" }])
             }),
             "container app sets COSID_SOCKET itself",
+        ),
+        (
+            auto(|pod| {
+                pod["spec"]["containers"][0]["env"] = json!([
+                    { "name": "COSID_SOCKET", "value": "/run/cosid/agent.sock" },
+                    { "name": "COSID_SOCKET", "value": "/x" },
+                ]);
+            }),
+            "container app sets COSID_SOCKET itself",
+        ),
+        (
+            auto(|pod| {
+                pod["spec"]["containers"][0]["volumeMounts"] = json!([
+                    { "name": "cosid", "mountPath": "/run/cosid" },
+                    { "name": "x", "mountPath": "/run/cosid/" },
+                ]);
+            }),
+            "container app mounts another volume at /run/cosid",
         ),
         (
             auto(|pod| {
