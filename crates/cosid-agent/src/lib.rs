@@ -16,6 +16,7 @@ mod local;
 mod metrics;
 mod run;
 mod serve;
+mod static_slot;
 mod status;
 mod window;
 
@@ -23,3 +24,4 @@ pub use args::{Args, Command, LogFormat, SlotWish, StoreKind};
 pub use error::Error;
 pub use local::LocalStore;
 pub use run::run;
+pub use static_slot::StaticWish;
