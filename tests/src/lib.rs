@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod cases;
+pub mod disk;
 pub mod ground;
 pub mod http;
 pub mod ids;

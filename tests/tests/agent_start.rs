@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use cosid_client::Error;
 use cosid_tests::agent::{Agent, Launch};
 use cosid_tests::cases::{self, Case};
+use cosid_tests::disk::Disk;
 use cosid_tests::ground::Ground;
 use cosid_tests::http::PATIENCE;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use xtask::programs::{Program, until};
 
 #[test]
@@ -38,44 +38,6 @@ fn end(dir: &Path, launch: &Launch) -> (Option<i32>, String) {
     let mut agent = Program::start("agent", launch.command(), dir.path()).unwrap();
     let ended = agent.wait(PATIENCE).unwrap_or_else(|error| panic!("{launch:?}: {error}: {}", agent.log()));
     (ended.code(), agent.log())
-}
-
-/// A file system of its own, which goes with this value.
-struct Disk(PathBuf);
-
-impl Disk {
-    /// `None` only where somebody asked for tests without root's rights.
-    fn mount(path: PathBuf, size: &str) -> Option<Self> {
-        fs::create_dir(&path).unwrap();
-        let options = std::ffi::CString::new(format!("size={size},mode=0700")).unwrap();
-        let mounted = mount("tmpfs", &path, "tmpfs", MountFlags::empty(), options.as_c_str());
-        if mounted.is_err() && std::env::var_os("COSID_TEST_NO_ROOT").is_some() {
-            println!("  not tested: a full disk, because COSID_TEST_NO_ROOT is set");
-            return None;
-        }
-        mounted.expect(
-            "mounting a small disk to fill needs root; set COSID_TEST_NO_ROOT to go without these tests",
-        );
-        Some(Self(path))
-    }
-
-    /// Leaves this many bytes.
-    fn fill(&self, leave: u64) {
-        let free = rustix::fs::statvfs(&self.0).unwrap();
-        let free = free.f_bavail * free.f_bsize - leave;
-        fs::write(self.0.join("filler"), vec![1; usize::try_from(free).unwrap()]).unwrap();
-    }
-
-    fn free(&self) {
-        fs::remove_file(self.0.join("filler")).unwrap();
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        // An agent may still be there for a moment.
-        let _ = unmount(&self.0, UnmountFlags::DETACH);
-    }
 }
 
 fn a_full_disk_blocks_the_ids_keeps_the_lease_and_heals(ground: &Ground) {
@@ -104,7 +66,7 @@ fn check_blocked_and_healed(agent: &Agent, disk: &Disk) {
     let lease = agent.wait_for_state("blocked", "holds slot 0, but can't make its page");
     let message = lease["message"].as_str().unwrap();
     assert!(
-        message.contains(disk.0.to_str().unwrap()) && message.contains("No space left on device"),
+        message.contains(disk.path().to_str().unwrap()) && message.contains("No space left on device"),
         "{message}"
     );
     let ids = agent.ask("POST", "/v1/ids?generator=orders&count=1");

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use cosid_id::Layout;
 use cosid_kube::ClusterOptions;
 use cosid_kube::config::Server;
 use cosid_lease::Slot;
 use cosid_lease::choose::Preference;
 
 use crate::error::Error;
+use crate::static_slot::{StaticWish, parse_layout};
 
 /// Keeps one slot of a SlotPool and serves its window of timestamps to the apps beside it.
 ///
@@ -52,6 +54,26 @@ pub struct Args {
     /// With `--store memory`: the lease's length without a renewal, in whole seconds.
     #[arg(long, env = "COSID_MEMORY_TTL", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub memory_ttl: u32,
+
+    /// Serve a slot by configuration, with no cluster: a number, or `hostname` for the number at the end of the pod's or
+    /// host's name (a StatefulSet's). That nobody else has it is up to you.
+    #[arg(long = "static", env = "COSID_STATIC", value_name = "SLOT|hostname", requires = "state_dir", conflicts_with_all = ["store", "slot"])]
+    pub static_slot: Option<StaticWish>,
+
+    /// With --static: the directory of the state file, which has to exist, on a disk that outlives restarts and belongs to
+    /// this machine alone.
+    #[arg(long, env = "COSID_STATE_DIR", requires = "static_slot")]
+    pub state_dir: Option<PathBuf>,
+
+    /// With --static: how IDs are put together: `millisecond` (the default), `second`, `javascript-millisecond`,
+    /// `javascript-second`, `twitter`, `datacenter-worker`, `sonyflake`, or JSON as GET /v1/lease has it.
+    #[arg(long, env = "COSID_LAYOUT", requires = "static_slot", value_parser = parse_layout)]
+    pub layout: Option<Layout>,
+
+    /// With --static: every ID's time is later than this, in Unix milliseconds: where something else used the slot until
+    /// then, or the state file is lost.
+    #[arg(long, env = "COSID_NOT_BEFORE", requires = "static_slot")]
+    pub not_before: Option<u64>,
 
     /// The kubeconfig to use; without it and outside a cluster: $KUBECONFIG, else ~/.kube/config.
     #[cfg(feature = "kubeconfig")]

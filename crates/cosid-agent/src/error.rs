@@ -77,6 +77,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The static slot that was asked for can't be.
+    #[error("--static: {0}")]
+    Static(#[from] cosid_id::Error),
     /// There is no way to the cluster.
     #[error("{}{}", .0, instead(.0))]
     Cluster(#[from] cosid_kube::Error),
@@ -117,6 +120,7 @@ impl Error {
             Self::SocketPathTooLong { .. }
             | Self::NoDefault { .. }
             | Self::BadValue { .. }
+            | Self::Static(_)
             | Self::Cluster(cosid_kube::Error::PoolReference { .. }) => 64,
             Self::AlreadyServed { .. }
             | Self::NotPrivate { .. }

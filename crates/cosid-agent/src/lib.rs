@@ -17,6 +17,7 @@ mod metrics;
 mod proof;
 mod run;
 mod serve;
+mod static_slot;
 mod status;
 mod window;
 
@@ -24,5 +25,6 @@ pub use args::{Args, Command, LogFormat, SlotWish, StoreKind};
 pub use error::Error;
 pub use local::LocalStore;
 pub use run::run;
+pub use static_slot::StaticWish;
 pub use status::StatusBoard;
 pub use window::{Assigned, Resumable, Window};

@@ -108,6 +108,20 @@ impl Metrics {
         self.0.reports.get_or_create(&ReportLabel { event }).inc();
     }
 
+    /// Counts that a static slot was opened.
+    pub(crate) fn opened(&self) {
+        self.0.reports.get_or_create(&ReportLabel { event: Event::Acquired }).inc();
+    }
+
+    /// Counts a static slot's try to extend.
+    pub(crate) fn extended(&self, has_worked: bool) {
+        if has_worked {
+            self.0.reports.get_or_create(&ReportLabel { event: Event::Renewed }).inc();
+        } else {
+            self.0.failures.get_or_create(&OperationLabel { operation: "extend" }).inc();
+        }
+    }
+
     /// Counts IDs made here.
     pub(crate) fn ids(&self, count: usize) {
         self.0.ids.inc_by(count as u64);

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cosid_id::Layout;
 use cosid_kube::PoolName;
@@ -26,6 +27,7 @@ use crate::holder::AgentHolder;
 use crate::local::{self, LocalStore};
 use crate::metrics::Metrics;
 use crate::serve::Server;
+use crate::static_slot::{self, Plan};
 use crate::status::StatusBoard;
 use crate::window::{Resumable, Window};
 
@@ -64,6 +66,7 @@ async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
     let key = key(&args);
     let pod = key.rsplit('/').next().unwrap_or_default();
     let preference = args.slot.preference(args.pod_name.as_deref().unwrap_or(pod))?;
+    let plan = Plan::of(&args)?;
     let board = StatusBoard::new(&key);
     let window = Window::new(directory.path(), board.clone());
     let metrics = Metrics::default();
@@ -78,9 +81,10 @@ async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
     };
     let app = router(Api { board: board.clone(), window, metrics, room: IdsRoom::default() });
     let server = Server::start(directory.listen()?, app);
-    let result = match agent.args.store {
-        StoreKind::Memory => agent.keep_local(stop).await,
-        StoreKind::Kubernetes => agent.keep_in_cluster(stop).await,
+    let result = match (plan, agent.args.store) {
+        (Some(plan), _) => agent.keep_static(plan, stop).await,
+        (None, StoreKind::Memory) => agent.keep_local(stop).await,
+        (None, StoreKind::Kubernetes) => agent.keep_in_cluster(stop).await,
     };
     board.stopped();
     directory.unlink_socket();
@@ -89,6 +93,11 @@ async fn agent(args: Args, directory: Directory) -> Result<(), Error> {
 }
 
 impl Agent {
+    async fn keep_static(self, plan: Plan, stop: oneshot::Receiver<()>) -> Result<(), Error> {
+        let closing = Duration::from_millis(self.args.release_timeout);
+        static_slot::keep(plan, self.window, self.board, self.metrics, closing, stop).await
+    }
+
     async fn keep_local(self, stop: oneshot::Receiver<()>) -> Result<(), Error> {
         let name = match self.args.pool.as_deref() {
             Some(pool) if pool.contains('/') => pool.to_owned(),

@@ -2,7 +2,7 @@
 
 use cosid_id::Layout;
 use cosid_lease::keeper::Binding;
-use cosid_lease::{Fence, Millis, Report, Slot};
+use cosid_lease::{Millis, Report, Slot};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -55,7 +55,7 @@ pub(crate) struct LeaseView {
     /// The slot.
     pub slot: Slot,
     /// The fence it is held under.
-    pub fence: Fence,
+    pub fence: u64,
     /// The window's exclusive lower end.
     pub floor: Millis,
     /// The window's inclusive upper end.
@@ -126,12 +126,21 @@ impl StatusBoard {
 
     /// A slot is held, but its page can't be made.
     pub(crate) fn blocked(&self, binding: &Binding, why: &str) {
+        self.stuck(State::Blocked, &format!("holds slot {}, but can't make its page: {why}", binding.slot));
+    }
+
+    /// There is no page, and why; it is tried on.
+    pub(crate) fn stuck(&self, state: State, why: &str) {
         self.change(|status| {
-            status.state = State::Blocked;
-            status.message =
-                format!("holds slot {}, but can't make its page: {why}; trying on", binding.slot);
+            status.state = state;
+            status.message = format!("{why}; trying on");
             status.lease = None;
         });
+    }
+
+    /// The window can't be moved on now. The slot is held all the same.
+    pub(crate) fn troubled(&self, why: &str) {
+        self.change(|status| status.message = why.into());
     }
 
     /// The window goes further.

@@ -1,20 +1,24 @@
 //! The window page of the lease that is held: made, extended, closed, and found again after a restart.
 
+mod saved;
+mod sheet;
+
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cosid_id::{Generator, Header, Layout, PageOwner};
+use cosid_id::{Generator, Header, Layout, PageOwner, StaticSlot};
 use cosid_lease::keeper::Binding;
-use cosid_lease::{Fence, Holding, Millis, Owner, Slot, Terms};
-use serde::{Deserialize, Serialize};
+use cosid_lease::{Holding, Millis, Slot};
+use serde::Serialize;
 
 use crate::directory::{remove_if_there, replace};
 use crate::error::Error;
 use crate::proof::bug;
 use crate::status::{LeaseView, StatusBoard};
+use saved::{Place, Saved, boot_id};
+use sheet::Sheet;
 
 /// How often a page that could not be made is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -46,9 +50,8 @@ struct Blocked {
 }
 
 struct Open {
-    page: PageOwner,
+    sheet: Sheet,
     file: String,
-    binding: Binding,
 }
 
 /// A named generator's place on the page.
@@ -64,46 +67,9 @@ pub struct Assigned {
     /// The slot.
     pub slot: Slot,
     /// The fence.
-    pub fence: Fence,
+    pub fence: u64,
     /// The page's file name, in the socket's directory.
     pub page: String,
-}
-
-/// What outlives a restart of the agent, but not of the machine.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Saved {
-    /// The kernel's id of this boot. After another boot no process of the old one is left that could use the page, but
-    /// its memory may be gone too: nothing is resumed.
-    boot_id: String,
-    /// Which directory this is, whatever it is called. A copy of it resumes nothing: two agents would keep one lease, with
-    /// a page each.
-    directory: Place,
-    pool: String,
-    owner: Owner,
-    slot: Slot,
-    fence: Fence,
-    floor: Millis,
-    acquired_at: Millis,
-    terms: Terms,
-    layout: Layout,
-    page: String,
-}
-
-/// A directory: its device and inode, which no copy of it has.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Place {
-    device: u64,
-    inode: u64,
-}
-
-impl Place {
-    fn of(directory: &Path) -> Result<Self, Error> {
-        let metadata =
-            fs::metadata(directory).map_err(Error::io("can't look at the directory", directory))?;
-        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
-    }
 }
 
 /// A lease that was found after a restart.
@@ -156,6 +122,32 @@ impl Window {
         Ok(resumed.map(|(resumable, _)| resumable))
     }
 
+    /// Resumes nothing: all pages are closed, so that apps that still map them move on, and removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn clear(&self) -> Result<(), Error> {
+        self.clear_pages(None)?;
+        remove_if_there(&self.state_path())
+    }
+
+    /// Takes a static slot, whose page is this file.
+    pub(crate) fn hold_static(&self, slot: StaticSlot, file: String) {
+        let page = slot.page();
+        let Header { slot: number, fence, floor, layout, .. } = *page.header();
+        let view = LeaseView {
+            slot: number,
+            fence,
+            floor,
+            ceiling: page.ceiling(),
+            expires_at: page.ceiling(),
+            layout,
+            page: file.clone(),
+        };
+        self.lock().open = Some(Open { sheet: Sheet::Static(slot), file });
+        self.0.board.held(view);
+    }
+
     /// Makes the page of a lease that was acquired, and tries on where that fails.
     pub fn hold(&self, pool: &str, layout: Result<Layout, String>, binding: Binding) {
         let blocked = {
@@ -178,10 +170,8 @@ impl Window {
     /// Raises the ceiling.
     pub fn extend(&self, ceiling: Millis, expires_at: Millis) {
         let mut inner = self.lock();
-        if let Some(open) = &mut inner.open {
-            open.page.set_ceiling(ceiling);
-            open.binding.holding.ceiling = ceiling;
-            open.binding.holding.expires_at = expires_at;
+        if let Some(Open { sheet: Sheet::Leased(page), .. }) = &inner.open {
+            page.set_ceiling(ceiling);
             self.0.board.extended(ceiling, expires_at);
         } else if let Some(blocked) = &mut inner.blocked {
             blocked.binding.holding.ceiling = ceiling;
@@ -193,11 +183,15 @@ impl Window {
     /// none.
     #[must_use]
     pub fn close(&self) -> Millis {
-        let mut inner = self.lock();
-        let never_used = inner.blocked.take().map_or(0, |blocked| blocked.binding.holding.floor);
-        let Some(open) = inner.open.take() else { return never_used };
+        let (never_used, open) = {
+            let mut inner = self.lock();
+            let never_used = inner.blocked.take().map_or(0, |blocked| blocked.binding.holding.floor);
+            (never_used, inner.open.take())
+        };
+        // Requests see that it is gone already: none waits for a static slot's disk.
+        let Some(open) = open else { return never_used };
         self.0.board.closing();
-        let last_issued = open.page.close().last_issued;
+        let last_issued = open.sheet.close();
         // The file may go: whoever maps it still sees that it is closed.
         for path in [self.0.directory.join(&open.file), self.state_path()] {
             if let Err(error) = remove_if_there(&path) {
@@ -214,15 +208,9 @@ impl Window {
     pub fn assign(&self, name: &str) -> Result<Option<Assigned>, cosid_id::Error> {
         let mut inner = self.lock();
         let Some(open) = &mut inner.open else { return Ok(None) };
-        let cell = open.page.assign(name)?;
-        Ok(Some(Assigned {
-            generator: name.into(),
-            cell,
-            pool: open.page.page().header().pool.clone(),
-            slot: open.binding.slot,
-            fence: open.binding.fence,
-            page: open.file.clone(),
-        }))
+        let cell = open.sheet.assign(name)?;
+        let Header { pool, slot, fence, .. } = open.sheet.page().header().clone();
+        Ok(Some(Assigned { generator: name.into(), cell, pool, slot, fence, page: open.file.clone() }))
     }
 
     /// The generator of that name, for IDs made by the agent itself; `None` where there is no page.
@@ -232,14 +220,14 @@ impl Window {
     pub(crate) fn generator(&self, name: &str) -> Result<Option<Generator>, cosid_id::Error> {
         let mut inner = self.lock();
         let Some(open) = &mut inner.open else { return Ok(None) };
-        let cell = open.page.assign(name)?;
-        Generator::new(Arc::clone(open.page.page()), cell).map(Some)
+        let cell = open.sheet.assign(name)?;
+        Generator::new(Arc::clone(open.sheet.page()), cell).map(Some)
     }
 
     /// The layout of the page; `None` where there is no page.
     #[must_use]
     pub(crate) fn layout(&self) -> Option<Layout> {
-        self.lock().open.as_ref().map(|open| open.page.page().header().layout)
+        self.lock().open.as_ref().map(|open| open.sheet.page().header().layout)
     }
 
     fn is_blocked(&self) -> bool {
@@ -282,12 +270,12 @@ impl Window {
         let page = PageOwner::create(path, &header).map_err(|error| error.to_string())?;
         page.set_ceiling(binding.holding.ceiling);
         self.publish(binding, layout, &file);
-        Ok(Open { page, file, binding: binding.clone() })
+        Ok(Open { sheet: Sheet::Leased(page), file })
     }
 
     fn publish(&self, binding: &Binding, layout: Layout, file: &str) {
         let Holding { floor, ceiling, expires_at, .. } = binding.holding;
-        let (slot, fence, page) = (binding.slot, binding.fence, file.into());
+        let (slot, fence, page) = (binding.slot, binding.fence.into(), file.into());
         self.0.board.held(LeaseView { slot, fence, floor, ceiling, expires_at, layout, page });
     }
 
@@ -370,7 +358,7 @@ impl Window {
         };
         self.0.board.found_pool(&saved.pool);
         self.publish(&binding, saved.layout, &saved.page);
-        self.lock().open = Some(Open { page, file: saved.page.clone(), binding: binding.clone() });
+        self.lock().open = Some(Open { sheet: Sheet::Leased(page), file: saved.page.clone() });
         Some((Resumable { pool: saved.pool, binding }, saved.page))
     }
 
@@ -406,12 +394,6 @@ impl Window {
 
 fn is_this_boot(saved: &Saved) -> bool {
     bug("resumes_after_another_boot") || boot_id().is_ok_and(|boot| boot == saved.boot_id)
-}
-
-fn boot_id() -> Result<String, Error> {
-    let path = "/proc/sys/kernel/random/boot_id";
-    let text = fs::read_to_string(path).map_err(Error::io("can't read", path))?;
-    Ok(text.trim().to_owned())
 }
 
 #[cfg(test)]

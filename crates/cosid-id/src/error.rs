@@ -1,4 +1,4 @@
-//! What can be wrong with a layout, an ID or a page.
+//! What can be wrong with a layout, an ID, a page or a static slot.
 //!
 //! Why an ID could not be made *now* is another question, asked millions of times a second, and has a small
 //! type of its own: [`NextError`](crate::NextError).
@@ -6,7 +6,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// What is wrong with a layout, an ID, a name or a page, and what to do about it.
+/// What is wrong with a layout, an ID, a name, a page or a static slot, and what to do about it.
 ///
 /// A variant for each thing a caller would treat differently.
 #[derive(Debug, thiserror::Error)]
@@ -216,6 +216,101 @@ pub enum Error {
         path: PathBuf,
         /// The field that is wrong.
         what: String,
+    },
+    /// A host name without a number at its end, where a slot is to be taken from it.
+    #[error(
+        "host `{host}` has no slot in its name: a StatefulSet's pods are called NAME-NUMBER; give the slot by number"
+    )]
+    NoOrdinal {
+        /// The name given, cut to a length that fits a log line.
+        host: String,
+    },
+    /// Another process has the static slot's state file. (A forked worker has what its parent had, until it ends.)
+    #[error(
+        "state file {} is in use by another process ({process}) or by workers that it forked: end it, or give this one \
+         another slot and file", path.display()
+    )]
+    StateInUse {
+        /// The state file.
+        path: PathBuf,
+        /// The other's process id, as it wrote it.
+        process: String,
+    },
+    /// The state file cannot be read; it is left as it is.
+    #[error(
+        "state file {} is damaged ({what}) and was left alone: its slot may have issued IDs up to 10 s from when it was \
+         last written; put a copy back that is not older, or move it away and start with a not-before that is later \
+         than every ID of the slot", path.display()
+    )]
+    CorruptState {
+        /// The state file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The state file is of a version that this program does not know.
+    #[error("state file {} has version {version}, this program knows up to {newest}; update the program", path.display())]
+    NewerState {
+        /// The state file.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+        /// The newest version known here.
+        newest: u32,
+    },
+    /// The state file was written for another slot, pool or layout; it is left as it is.
+    #[error(
+        "state file {} is that of {found}; asked for is {expected}: give each slot its own file, and a pool one layout \
+         for ever", path.display()
+    )]
+    StateOfAnother {
+        /// The state file.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Who wants it.
+        expected: String,
+    },
+    /// The state file or its lock was changed by somebody else while a slot was open. Its ceiling stays where it is.
+    #[error(
+        "state file {} is no longer this process's ({what}): its slot is not extended, and IDs stop at the ceiling; see \
+         that one process has it, and start anew", path.display()
+    )]
+    StateChanged {
+        /// The state file.
+        path: PathBuf,
+        /// What happened to it.
+        what: &'static str,
+    },
+    /// The system refused an operation on the state file: a full or read-only disk, most likely. Until a later try
+    /// works, IDs stop at the ceiling that was last written.
+    #[error(
+        "cannot {action} state file {}: {source}; its directory has to exist, with room and this user's right to write", path.display()
+    )]
+    StateIo {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// The state file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The thread that extends a static slot could not be started.
+    #[error(
+        "cannot start the thread that extends the slot: {source}; raise this process's limit of threads or memory"
+    )]
+    StateThread {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A static slot belongs to the process that opened it; a forked child has its generators only.
+    #[error(
+        "this static slot was opened by process {opened_by}, of which this one is a fork: name all generators before \
+         forking, and leave the closing to that process"
+    )]
+    NotTheOpener {
+        /// The process that opened the slot.
+        opened_by: u32,
     },
 }
 

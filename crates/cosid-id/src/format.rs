@@ -268,7 +268,7 @@ fn decode_layout(bytes: &[u8]) -> Result<Layout, String> {
 }
 
 /// FNV-1a, 64 bits: every single changed byte changes it, and it is five lines in any language.
-fn fnv1a(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -7,6 +7,8 @@
 //!
 //! A [`Layout`] says how an ID is put together, a [`Form`] how it is written; `docs/ids.md` which to take when.
 //!
+//! Where no cluster leases slots, a [`StaticSlot`] is one by configuration, with a file that remembers its ceiling.
+//!
 //! The crate reads one clock ([`SystemClock`]) and files; it knows no network and no Kubernetes.
 
 #[cfg(not(loom))]
@@ -41,6 +43,8 @@ mod run;
 mod slot_split;
 #[cfg(not(loom))]
 mod stamp;
+#[cfg(not(loom))]
+mod static_slot;
 
 #[cfg(loom)]
 #[allow(missing_docs, reason = "public for the model's tests only")]
@@ -75,6 +79,8 @@ pub use next_error::{NextError, Wait};
 #[cfg(not(loom))]
 pub use page::{CellInfo, Closed, Page, PageOwner};
 pub use slot_split::SlotSplit;
+#[cfg(not(loom))]
+pub use static_slot::{StaticSlot, StaticSlotBuilder, StaticWarning};
 pub use wide_id::WideId;
 pub use zone::Zone;
 
@@ -82,3 +88,8 @@ pub use zone::Zone;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/ids.md")]
 struct Ids;
+
+/// And those in `docs/static.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/static.md")]
+struct Static;

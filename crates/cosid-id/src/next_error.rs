@@ -51,10 +51,12 @@ pub enum Wait {
         /// The first time at which it can work.
         until: u64,
     },
-    /// The lease's ceiling is reached: the agent has not renewed in time, or this host's clock is ahead.
+    /// The window's ceiling is reached: the agent has not renewed in time, a static slot's state file could not be
+    /// written, or this host's clock is ahead.
     #[error(
         "the window ends at {ceiling} and the clock is at {now} (Unix ms): the lease was not renewed; look at \
-         the agent's /readyz and its connection to the API server, and at this host's clock"
+         the agent's /readyz and its connection to the API server (a static slot's state file and disk), and at this \
+         host's clock"
     )]
     AboveCeiling {
         /// The clock when it was tried.

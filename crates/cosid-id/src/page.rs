@@ -152,6 +152,11 @@ impl Page {
         &self.words()[CEILING_WORD]
     }
 
+    /// For who holds the slot: [`PageOwner::set_ceiling`].
+    pub(crate) fn raise_ceiling(&self, unix_ms: u64) -> u64 {
+        self.ceiling_word().fetch_max(unix_ms, Ordering::AcqRel).max(unix_ms)
+    }
+
     /// # Errors
     /// [`Error::NoSuchCell`], [`Error::NewerCell`].
     pub(crate) fn check_cell(&self, cell: usize) -> Result<(), Error> {
@@ -242,6 +247,21 @@ impl PageOwner {
         Self::open(path)
     }
 
+    /// A page in memory, without a name: for this process and those that it forks.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::SlotTooLarge`], [`Error::BadPoolName`].
+    pub(crate) fn in_memory(header: &Header) -> Result<Self, Error> {
+        let image = header.encode()?;
+        let path = PathBuf::from(format!("of slot {} in memory", header.slot));
+        let failed = |source: io::Error| io_error("create", &path, source);
+        let memory = rustix::fs::memfd_create("cosid-page", rustix::fs::MemfdFlags::CLOEXEC);
+        let mut file = File::from(memory.map_err(|errno| failed(errno.into()))?);
+        file.write_all(&image).map_err(failed)?;
+        let mapping = Mapping::new(&file).map_err(failed)?;
+        Ok(Self { page: Arc::new(Page { path, header: header.clone(), mapping }) })
+    }
+
     /// Takes over an existing page, as an agent does that was restarted.
     ///
     /// # Errors
@@ -258,7 +278,7 @@ impl PageOwner {
 
     /// Raises the ceiling to `unix_ms`; a lower value changes nothing. The ceiling that now holds is returned.
     pub fn set_ceiling(&self, unix_ms: u64) -> u64 {
-        self.page.ceiling_word().fetch_max(unix_ms, Ordering::AcqRel).max(unix_ms)
+        self.page.raise_ceiling(unix_ms)
     }
 
     /// The cell of the generator `name`, which gets a free one if it has none yet. Each name is an ID space of

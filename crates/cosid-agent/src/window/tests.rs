@@ -1,3 +1,5 @@
+use cosid_lease::{Fence, Owner, Terms};
+
 use super::*;
 
 const POOL: &str = "ns/orders";

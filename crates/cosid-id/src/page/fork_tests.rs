@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use super::PageOwner;
 use crate::clock::{Clock, SystemClock};
+use crate::error::Error;
 use crate::format::Header;
 use crate::generator::Generator;
 use crate::layout::Layout;
+use crate::static_slot::StaticSlot;
 
 /// Workers that make as many as their parent.
 const WORKERS: usize = 8;
@@ -36,6 +38,46 @@ fn wait_for(child: libc::pid_t) {
     // SAFETY: `status` lives while it is written, and the child is this process's own.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0);
+}
+
+#[test]
+fn a_static_slot_stays_the_process_s_that_opened_it_and_its_forks_make_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let mut slot = Some(StaticSlot::builder(3).ahead(Duration::from_millis(50)).open(&state).unwrap());
+    let generator = slot.as_mut().unwrap().generator("orders").unwrap();
+    let files = [1, 2].map(|number| File::create(dir.path().join(number.to_string())).unwrap());
+    let mut ids = Vec::with_capacity(16 * MANY);
+    generator.next(LONG).unwrap();
+    // SAFETY: the child makes IDs, writes them to a file that is open, and ends without returning from here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut own = slot.take().unwrap();
+        let is_refused = matches!(own.generator("new"), Err(Error::NotTheOpener { .. }))
+            && own.generator("orders").is_ok()
+            && own.health().is_ok()
+            && matches!(own.close(), Err(Error::NotTheOpener { .. }));
+        let is_done = make_and_write(&generator, MANY / 10, &mut ids, &files[0]);
+        // SAFETY: it ends the child at once.
+        unsafe { libc::_exit(i32::from(!(is_refused && is_done))) };
+    }
+    assert!(make_and_write(&generator, MANY / 10, &mut ids, &files[1]));
+    wait_for(child);
+    let seen = slot.as_ref().unwrap().page().ceiling();
+    while slot.as_ref().unwrap().page().ceiling() == seen {
+        SystemClock.sleep(Duration::from_millis(1));
+    }
+    let last = generator.next(LONG).unwrap();
+    let closed = slot.take().unwrap().close().unwrap();
+    assert_eq!(closed.last_issued, Layout::MILLISECOND.decompose(last).unwrap().timestamp());
+    StaticSlot::builder(3).open(&state).unwrap();
+    let bytes: Vec<u8> =
+        ["1", "2"].iter().flat_map(|name| fs::read(dir.path().join(name)).unwrap()).collect();
+    let mut all: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
+    let count = all.len();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!((count, all.len()), (MANY / 5, MANY / 5));
 }
 
 #[test]
