@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod cases;
+pub mod cosid;
 pub mod ground;
 pub mod http;
 pub mod ids;
