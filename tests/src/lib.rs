@@ -6,6 +6,7 @@ pub mod cosid;
 pub mod ground;
 pub mod http;
 pub mod ids;
+pub mod languages;
 pub mod makers;
 pub mod pods;
 pub mod referee;
