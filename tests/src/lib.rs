@@ -2,10 +2,12 @@
 
 pub mod agent;
 pub mod cases;
+pub mod cosid;
 pub mod disk;
 pub mod ground;
 pub mod http;
 pub mod ids;
+pub mod languages;
 pub mod makers;
 pub mod pods;
 pub mod referee;

@@ -8,7 +8,7 @@
 
 use std::fs;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cosid_client::Error;
 use cosid_tests::agent::{Agent, Launch};

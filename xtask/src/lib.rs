@@ -10,6 +10,7 @@ pub mod go;
 pub mod image;
 pub mod images;
 pub mod installed;
+pub mod java;
 pub mod once;
 pub mod paths;
 pub mod programs;

@@ -31,14 +31,14 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Builds all programs of the workspace, in the profile of this one. Blocks; shows its progress.
+/// Builds all programs of the workspace and the C library, in the profile of this one. Blocks; shows its progress.
 ///
 /// # Errors
 /// [`Error::Command`] with cargo's last lines.
 pub fn build() -> Result<()> {
     progress::step("build the programs", |_| {
         let mut command = cargo();
-        command.args(["build", "--quiet", "--locked", "--workspace", "--bins"]);
+        command.args(["build", "--quiet", "--locked", "--workspace", "--lib", "--bins"]);
         if !cfg!(debug_assertions) {
             command.arg("--release");
         }
@@ -46,12 +46,12 @@ pub fn build() -> Result<()> {
         if status.success() {
             return Ok(());
         }
-        let command = "cargo build --workspace --bins".into();
+        let command = "cargo build --workspace --lib --bins".into();
         Err(Error::Command { command, status: status.to_string(), output: "see above".into() })
     })
 }
 
-/// The path of one of the workspace's programs, beside this one.
+/// The path of one of the workspace's programs, or of its C library, beside this one.
 ///
 /// # Errors
 /// [`Error::Setup`] where it has not been built.
@@ -62,7 +62,7 @@ pub fn path(name: &str) -> Result<PathBuf> {
     let above = me.parent().and_then(Path::parent).unwrap_or(Path::new(".")).join(name);
     [beside, above].into_iter().find(|path| path.is_file()).ok_or_else(|| {
         Error::Setup(format!(
-            "{name} has not been built: run `cargo build --workspace --bins`, or `cargo xtask test`"
+            "{name} has not been built: run `cargo build --workspace --lib --bins`, or `cargo xtask test`"
         ))
     })
 }

@@ -60,7 +60,25 @@ fn files() -> Result<Vec<(&'static str, String)>> {
         ("charts/cosid/files/injector-policy.yaml", injector_policy()?),
         ("charts/cosid/files/injector-webhook.yaml", injector_webhook()?),
         ("charts/cosid/files/referee.yaml", referee_yaml()?),
+        ("crates/libcosid/include/cosid.h", c_header()?),
     ])
+}
+
+/// The header of the C library, from the files that have something in it, in the order in which a person reads it.
+fn c_header() -> Result<String> {
+    let library = paths::workspace().join("crates/libcosid");
+    let wrong = |why: String| Error::Wrong(format!("the header of libcosid: {why}"));
+    let config = cbindgen::Config::from_file(library.join("cbindgen.toml")).map_err(wrong)?;
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for module in ["status", "failure", "client", "lease", "generator"] {
+        builder = builder.with_src(library.join(format!("src/{module}.rs")));
+    }
+    let header = builder.generate().map_err(|error| wrong(error.to_string()))?;
+    let mut text = Vec::new();
+    header.write(&mut text);
+    let text = String::from_utf8(text).map_err(|error| wrong(error.to_string()))?;
+    // Rust's heading for what an unsafe function asks of its caller.
+    Ok(text.replace("# Safety\n", "Pointers:\n"))
 }
 
 fn rules(rules: Option<Vec<PolicyRule>>) -> Result<String> {

@@ -1,0 +1,3 @@
+module cosid.dev/examples/go
+
+go 1.22
