@@ -7,11 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use xtask::languages::Language;
 use xtask::programs::{self, Program};
-use xtask::{go, java, paths};
-
-/// The Go that the example needs.
-const GO: &str = "1.22.0";
+use xtask::{go, paths};
 
 /// An example, ready to be started.
 #[derive(Clone, Debug)]
@@ -55,31 +53,27 @@ impl Example {
 /// Where one can't be built; where a language is missing and `COSID_TEST_LANGUAGES=require` says that it must not.
 #[must_use]
 pub fn build(dir: &Path) -> Vec<Example> {
-    let languages: [(&str, fn(&Path) -> Result<Vec<Example>, String>); 5] =
-        [("C", c), ("Python", python), ("Go", go), ("Java", java), ("Node", node)];
     let required = env::var("COSID_TEST_LANGUAGES").is_ok_and(|value| value == "require");
     let mut examples = Vec::new();
-    for (language, build) in languages {
-        match build(dir) {
-            Ok(built) => examples.extend(built),
-            Err(missing) => {
-                assert!(!required, "{language}: {missing}");
-                eprintln!("NOT run: the example in {language}: {missing}");
-            }
+    for language in Language::ALL {
+        if let Err(missing) = language.check() {
+            assert!(!required, "{language:?}: {missing}");
+            eprintln!("NOT run: the example in {language:?}: {missing}");
+            continue;
         }
+        examples.extend(match language {
+            Language::C => c(dir),
+            Language::Python => vec![python()],
+            Language::Go => vec![go(dir)],
+            Language::Java => vec![java(dir)],
+            Language::Node => vec![node()],
+        });
     }
     examples
 }
 
 fn source(language: &str) -> PathBuf {
     paths::workspace().join("examples/languages").join(language)
-}
-
-/// The program on PATH, or that it is not there.
-fn found(program: &str) -> Result<OsString, String> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let file = env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file());
-    file.map(PathBuf::into_os_string).ok_or_else(|| format!("{program} is not on PATH"))
 }
 
 fn run(command: &mut Command) {
@@ -89,13 +83,12 @@ fn run(command: &mut Command) {
 }
 
 /// Twice: with the shared library and with the static one.
-fn c(dir: &Path) -> Result<Vec<Example>, String> {
-    let gcc = found("gcc")?;
+fn c(dir: &Path) -> Vec<Example> {
     let (shared, archive) = (programs::path("libcosid.so").unwrap(), programs::path("libcosid.a").unwrap());
     let include = paths::workspace().join("crates/libcosid/include");
     let compile = |name: &str, libraries: &[OsString]| {
         let program = dir.join(name);
-        let mut command = Command::new(&gcc);
+        let mut command = Command::new("gcc");
         command.args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I"]).arg(&include);
         command.arg(source("c").join("ids.c")).args(libraries).args(["-lpthread", "-o"]).arg(&program);
         run(&mut command);
@@ -107,36 +100,34 @@ fn c(dir: &Path) -> Result<Vec<Example>, String> {
     // What Rust's standard library is linked with.
     let system = ["-lgcc_s", "-lm", "-ldl"].map(OsString::from);
     let fixed = compile("ids-static", &[&[archive.into_os_string()][..], &system].concat());
-    Ok(vec![dynamic, Example::new("C, linked statically", fixed)])
+    vec![dynamic, Example::new("C, linked statically", fixed)]
 }
 
-fn python(_: &Path) -> Result<Vec<Example>, String> {
+fn python() -> Example {
     let workers = source("python").join("workers.py").into_os_string();
     // No compiled files beside the sources.
-    let mut example = Example::new("Python", vec![found("python3")?, "-B".into(), workers]);
+    let mut example = Example::new("Python", vec!["python3".into(), "-B".into(), workers]);
     example.environment.push(("LIBCOSID", programs::path("libcosid.so").unwrap().into()));
     example.parent_makes = true;
-    Ok(vec![example])
+    example
 }
 
-fn go(dir: &Path) -> Result<Vec<Example>, String> {
-    go::version(GO).map_err(|error| error.to_string())?;
+fn go(dir: &Path) -> Example {
     let program = dir.join("ids-go");
     run(&mut go::command(&source("go"), &["vet", "./..."]));
     run(go::command(&source("go"), &["build", "-o"]).arg(&program).arg("."));
-    Ok(vec![Example::new("Go", vec![program.into_os_string()])])
+    Example::new("Go", vec![program.into_os_string()])
 }
 
-fn java(dir: &Path) -> Result<Vec<Example>, String> {
-    java::check_jdk().map_err(|error| error.to_string())?;
+fn java(dir: &Path) -> Example {
     let classes = dir.join("java");
     fs::create_dir_all(&classes).unwrap();
     let sources = ["CosId.java", "Ids.java"].map(|file| source("java").join(file));
     run(Command::new("javac").args(["-Xlint:all", "-Werror", "-d"]).arg(&classes).args(&sources));
-    let command = vec![found("java")?, "-cp".into(), classes.into_os_string(), "Ids".into()];
-    Ok(vec![Example::new("Java", command)])
+    let command = vec!["java".into(), "-cp".into(), classes.into_os_string(), "Ids".into()];
+    Example::new("Java", command)
 }
 
-fn node(_: &Path) -> Result<Vec<Example>, String> {
-    Ok(vec![Example::new("Node", vec![found("node")?, source("node").join("ids.mjs").into_os_string()])])
+fn node() -> Example {
+    Example::new("Node", vec!["node".into(), source("node").join("ids.mjs").into_os_string()])
 }

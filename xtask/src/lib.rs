@@ -11,6 +11,7 @@ pub mod image;
 pub mod images;
 pub mod installed;
 pub mod java;
+pub mod languages;
 pub mod once;
 pub mod paths;
 pub mod programs;

@@ -17,7 +17,7 @@ use cosid::{
 };
 
 fn error() -> String {
-    unsafe { CStr::from_ptr(cosid_error()) }.to_str().unwrap().to_owned()
+    unsafe { CStr::from_ptr(cosid_error()) }.to_string_lossy().into_owned()
 }
 
 #[test]

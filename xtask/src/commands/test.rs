@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use xtask::images::{self, Build};
-use xtask::{Error, Result, cluster, demo, programs, progress, tools};
+use xtask::languages::Language;
+use xtask::{Error, Result, cluster, demo, java, programs, progress, tools};
 
 /// Flags of the tests.
 #[derive(Args)]
@@ -25,11 +26,15 @@ impl Test {
             return in_users_cluster(context);
         }
         let nodes = if self.memory { false } else { prepare()? };
+        let left_out = languages()?;
         programs::build()?;
         if self.memory {
             // What needs a control plane is in these two packages.
             let without = ["--exclude", "cosid-tests", "--exclude", "xtask"];
             cargo(&[&["test", "--workspace", "--locked"], &without[..]].concat(), &[])?;
+            // Of which these need none.
+            let with = ["--test", "cosid_java", "--test", "examples", "--test", "languages"];
+            cargo(&[&["test", "-p", "cosid-tests", "--locked"], &with[..]].concat(), &[])?;
         } else {
             cargo(&["test", "--workspace", "--locked"], &[])?;
         }
@@ -42,6 +47,9 @@ impl Test {
         progress::step("the demo without nodes", |_| demo::run(&options))?;
         if nodes {
             progress::step("the demo in pods", |_| demo::run(&demo::Options::default()))?;
+        }
+        for missing in left_out {
+            println!("NOT run: {missing}");
         }
         if self.memory {
             println!("NOT run: the tests on an API server (without --memory they are)");
@@ -74,6 +82,25 @@ fn prepare() -> Result<bool> {
         images::build(Build::Quick)?;
     }
     Ok(nodes)
+}
+
+/// What is left out because this machine lacks a language, or CosId itself to compare with, which then is in the cache.
+fn languages() -> Result<Vec<String>> {
+    let required = |variable| env::var(variable).is_ok_and(|value| value == "require");
+    let mut left_out = Vec::new();
+    match java::check() {
+        Ok(()) => java::cosid().map(drop)?,
+        Err(missing) if required("COSID_TEST_JAVA") => return Err(missing),
+        Err(missing) => left_out.push(format!("the comparison with CosId: {missing}")),
+    }
+    for language in Language::ALL {
+        match language.check() {
+            Ok(()) => {}
+            Err(missing) if required("COSID_TEST_LANGUAGES") => return Err(missing),
+            Err(missing) => left_out.push(format!("the example in {language:?}: {missing}")),
+        }
+    }
+    Ok(left_out)
 }
 
 fn in_users_cluster(context: &str) -> Result<ExitCode> {
