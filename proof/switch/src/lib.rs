@@ -11,7 +11,7 @@ thread_local! {
     static CLOCK: Cell<Option<fn() -> u64>> = const { Cell::new(None) };
 }
 
-/// Whether the fault of this name is on. A test program has it from the environment, see [`from_environment`].
+/// Whether the fault of this name is on. A test program has it from the environment, see `from_environment`.
 #[must_use]
 pub fn bug(name: &str) -> bool {
     let on = match ON.load(Ordering::Relaxed) {
