@@ -82,7 +82,7 @@ where
     }
 }
 
-/// See [`controllers`](super::controllers).
+/// See [`super::controllers`].
 fn controllers() -> Vec<controllers::Bounds> {
     use controllers::{Bounds, Budget};
     let none = Budget::default();
@@ -147,7 +147,7 @@ fn controllers() -> Vec<controllers::Bounds> {
     ]
 }
 
-/// See [`agents`](super::agents).
+/// See [`super::agents`].
 fn agents() -> Vec<agents::Bounds> {
     use agents::{Bounds, Budget};
     let none = Budget::default();
