@@ -55,7 +55,7 @@ fn ids_of_all_languages_at_once_are_all_different() {
         all.extend(made);
     }
     let count = ids::count(all);
-    println!("{} IDs of {} languages, {} equal", count.ids, examples.len(), count.equal);
+    println!("{} IDs of {} examples, {} equal", count.ids, examples.len(), count.equal);
     assert_eq!(count.equal, 0, "{count:?}");
 }
 

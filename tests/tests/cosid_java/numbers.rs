@@ -85,8 +85,8 @@ fn a_generator_makes_the_ids_that_cosid_makes_at_the_same_times() {
             let mut times = Vec::new();
             let mut tick = 1_800_000_000_000 / unit;
             while times.len() < count {
-                tick += 1 + random.to(3);
-                let many = 1 + random.to(most_in_a_tick - 1);
+                tick += 1 + random.up_to(3);
+                let many = 1 + random.up_to(most_in_a_tick - 1);
                 times.extend((0..many).map(|_| tick * unit));
             }
             let in_units: Vec<String> = times.iter().map(|time| (time / unit).to_string()).collect();

@@ -27,7 +27,7 @@ impl Random {
     }
 
     /// 0 to `most`.
-    pub(crate) fn to(&mut self, most: u64) -> u64 {
+    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // The upper half is the good one.
         let high = u128::from(self.0 >> 32 << 32 | self.0.rotate_left(29) >> 32);
@@ -35,7 +35,7 @@ impl Random {
     }
 
     pub(crate) fn up_to_u32(&mut self, most: u32) -> u32 {
-        self.to(most.into()).try_into().unwrap()
+        self.up_to(most.into()).try_into().unwrap()
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn fields(max: Fields, seed: u64) -> Vec<Fields> {
         }
     }
     let mut random = Random::new(seed);
-    all.extend((0..RANDOM).map(|_| (random.to(max.0), random.up_to_u32(max.1), random.up_to_u32(max.2))));
+    all.extend((0..RANDOM).map(|_| (random.up_to(max.0), random.up_to_u32(max.1), random.up_to_u32(max.2))));
     all
 }
 
