@@ -59,7 +59,7 @@ fn out_of_memory(ground: &PodGround) {
 fn stopped(ground: &PodGround) {
     // Liveness takes half a minute to fail: the lease lives longer.
     let space = ground.space("agent-stopped", 8, 120);
-    let pod = start(&space, &App::new("auto").rate(60_000));
+    let pod = start(&space, &App::new("auto").rate(100_000));
     let before = space.slots()[0].record.clone();
     processes::signal(&pod, "cosid-agent", Signal::STOP);
     restarted(&space, "cosid-agent", 1);
@@ -69,7 +69,7 @@ fn stopped(ground: &PodGround) {
 
 fn reboot(ground: &PodGround) {
     let space = ground.space("reboot", 16, 10);
-    space.deploy_stateful("db", 0, 4, &App::new("auto").rate(20_000));
+    space.deploy_stateful("db", 0, 4, &App::new("auto").rate(40_000));
     let pods = space.wait_ready("db", 4);
     let node = node_of(&pods["db-0"]);
     let cluster = ground.cluster();

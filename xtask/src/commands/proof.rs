@@ -6,7 +6,7 @@ use clap::Args;
 use xtask::{Error, Result, programs};
 
 /// What is passed on to the model checker.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Model {
     /// Put each of the seeded faults on in turn, and fail when one is not found
     #[arg(long)]
@@ -20,7 +20,7 @@ pub(crate) struct Model {
 }
 
 /// What is passed on to the simulator.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Sim {
     /// Replay one seed, with what happened in it
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "seeds"])]
@@ -37,6 +37,16 @@ pub(crate) struct Sim {
 }
 
 impl Model {
+    /// All configurations.
+    pub(crate) fn whole() -> Result<ExitCode> {
+        Self::default().run()
+    }
+
+    /// All seeded faults.
+    pub(crate) fn seeded() -> Result<ExitCode> {
+        Self { seeded_bugs: true, ..Self::default() }.run()
+    }
+
     pub(crate) fn run(self) -> Result<ExitCode> {
         let mut args = vec!["model".to_owned()];
         if self.seeded_bugs {
