@@ -18,7 +18,7 @@ mod commands {
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Development tasks", disable_help_subcommand = true)]
 enum Command {
-    /// A control plane (kube-apiserver and etcd) on this machine
+    /// A Kubernetes on this machine: a control plane, with `--nodes N` nodes too
     #[command(subcommand)]
     Cluster(commands::cluster::Command),
     /// The main job, printed as it goes; its last line is `N IDs, 0 equal`
