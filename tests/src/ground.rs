@@ -15,6 +15,7 @@ use cosid_lease::Record;
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
@@ -193,6 +194,20 @@ impl Space<'_> {
         };
         let look = || Ok(self.block_on(self.pools().get(name)).ok().filter(|pool| is_ready(pool.clone())));
         until(|| format!("pool {name} is not ready"), PATIENCE, look).unwrap();
+    }
+
+    /// Waits until a condition of a pool is false for this reason, with a message that has this in it.
+    pub fn wait_condition(&self, name: &str, kind: &str, reason: &str, message: &str) {
+        let conditions = || {
+            let pool = self.block_on(self.pools().get(name)).ok();
+            pool.and_then(|pool| pool.status).map(|status| status.conditions).unwrap_or_default()
+        };
+        let is_it = |found: &Condition| {
+            (found.type_.as_str(), found.status.as_str(), found.reason.as_str()) == (kind, "False", reason)
+                && found.message.contains(message)
+        };
+        let look = || Ok(conditions().iter().any(is_it).then_some(()));
+        until(|| format!("pool {name} has no such condition: {:?}", conditions()), PATIENCE, look).unwrap();
     }
 
     /// Asks for a pool's deletion.

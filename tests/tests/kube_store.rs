@@ -388,6 +388,13 @@ async fn the_api_server_refuses_a_pool_that_could_not_work() {
     assert!(refused(layout(unit)).await.contains("must be 1, 10 or 1000"));
     let epoch = PoolLayout { unit_milliseconds: 1000, epoch: 1, ..PoolLayout::default() };
     assert!(refused(layout(epoch)).await.contains("whole number of units"));
+    for (unit_milliseconds, timestamp_bits) in [(1, 34), (10, 31), (1000, 24)] {
+        let short = PoolLayout { timestamp_bits, unit_milliseconds, epoch: 0, ..PoolLayout::default() };
+        assert!(refused(layout(short)).await.contains("used up within a year"), "{unit_milliseconds} ms");
+        let long = PoolLayout { timestamp_bits: timestamp_bits + 1, ..short };
+        let long = SlotPool::new(&format!("of-{unit_milliseconds}"), layout(long));
+        bench.pools().create(&PostParams::default(), &long).await.unwrap();
+    }
     let long = SlotPool::new(&"a".repeat(64), spec());
     let long = bench.pools().create(&PostParams::default(), &long).await.unwrap_err().to_string();
     assert!(long.contains("longer than 63 characters"), "{long}");
@@ -408,6 +415,10 @@ async fn the_api_server_keeps_what_a_pool_may_never_change() {
     let tolerance = serde_json::json!({ "toleranceMilliseconds": 5 });
     assert!(refused(tolerance).await.contains("toleranceMilliseconds never changes"));
     assert!(refused(serde_json::json!({ "layout": { "epoch": 0 } })).await.contains("layout never changes"));
+    let order = serde_json::json!({ "layout": { "order": "timestamp-sequence-slot" } });
+    assert!(refused(order).await.contains("layout never changes"));
+    let unknown = serde_json::json!({ "layout": { "order": "sequence-first" } });
+    assert!(refused(unknown).await.contains("Unsupported value: \"sequence-first\""));
     patch(serde_json::json!({ "spec": { "ttlSeconds": 60, "slots": null } })).await.unwrap();
 
     let status = async |watermark: serde_json::Value| {

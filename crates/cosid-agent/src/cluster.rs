@@ -75,16 +75,6 @@ impl Connection {
 /// What is wrong with it, for people: a default would make IDs that equal those of others.
 pub(crate) fn layout(store: &KubeStore) -> Result<Layout, String> {
     let pool = store.pool().ok_or("the pool has not been loaded yet")?;
-    let bad = |why: String| format!("pool {}: {why}", pool.full_name());
-    let beyond = |error: std::num::TryFromIntError| bad(format!("its layout is out of bounds: {error}"));
-    let bits = |value: i32| u8::try_from(value).map_err(beyond);
-    let layout = &pool.spec.layout;
-    let built = Layout::builder()
-        .timestamp_bits(bits(layout.timestamp_bits)?)
-        .slot_bits(bits(pool.spec.bits)?)
-        .sequence_bits(bits(layout.sequence_bits)?)
-        .unit_ms(u32::try_from(layout.unit_milliseconds).map_err(beyond)?)
-        .epoch_ms(u64::try_from(layout.epoch).map_err(beyond)?)
-        .build();
-    built.map_err(|error| bad(error.to_string()))
+    let layout = pool.layout().map_err(|error| error.to_string())?;
+    layout.build().map_err(|error| format!("pool {}: {error}", pool.full_name()))
 }

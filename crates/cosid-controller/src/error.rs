@@ -49,6 +49,9 @@ pub enum Error {
         /// The earlier one's.
         earlier: String,
     },
+    /// The pool's IDs can't be put together as it says: no slot of it is ever opened.
+    #[error("{0}; it never changes: delete this pool and make another")]
+    UnusableLayout(String),
     /// Somebody else's object stands where the controller needs its own.
     #[error("{what} is not this pool's: delete or rename it")]
     Occupied {
@@ -77,6 +80,7 @@ impl Error {
             Self::Api { .. } => "Api",
             Self::Tombstone { .. } => "WatermarkUnreadable",
             Self::OtherLayout { .. } => "OtherLayout",
+            Self::UnusableLayout(_) => "UnusableLayout",
             Self::Occupied { .. } => "Occupied",
             Self::Certificate(_) => "Certificate",
             Self::NoTime => "NoTime",

@@ -85,6 +85,7 @@ impl Reconciler {
         if let Err(
             error @ (Error::Tombstone { .. }
             | Error::OtherLayout { .. }
+            | Error::UnusableLayout(_)
             | Error::Kube(_)
             | Error::Occupied { .. }),
         ) = &done
@@ -161,6 +162,7 @@ impl Reconciler {
         if has(&fresh) {
             return Ok(fresh);
         }
+        usable_layout(&fresh, self.now()?)?;
         let found = match read_before {
             Some(found) => found,
             None => self.writes.read_tombstone(key).await?,
@@ -285,6 +287,21 @@ fn same_layout(pool: &SlotPool, kept: &ConfigMap) -> Result<(), Error> {
             Err(Error::OtherLayout { own, earlier: earlier.to_owned() })
         }
         _ => Ok(()),
+    }
+}
+
+/// What the API server can't say without a clock: a new pool's epoch has been, and its timestamps last for a year. A pool
+/// that is being deleted makes none.
+fn usable_layout(pool: &SlotPool, now: Millis) -> Result<(), Error> {
+    if pool.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    match pool.layout()?.build_new(now) {
+        Ok(_) => Ok(()),
+        Err(cosid_id::Error::BadLayout { why }) => {
+            Err(Error::UnusableLayout(format!("its layout can't work: {why}")))
+        }
+        Err(other) => Err(Error::UnusableLayout(other.to_string())),
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cosid_kube::pool::{PoolLayout, SlotPool, Watermark};
+use cosid_kube::pool::{PoolLayout, PoolOrder, SlotPool, Watermark};
 use cosid_lease::Slot;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -71,9 +71,14 @@ pub fn layout(kept: &ConfigMap) -> Option<&str> {
 /// What a pool's IDs are made of, as text to compare: with another, a later timestamp can be in an equal ID.
 #[must_use]
 pub fn layout_of(pool: &SlotPool) -> String {
-    let PoolLayout { timestamp_bits, sequence_bits, unit_milliseconds, epoch } = pool.spec.layout;
+    let PoolLayout { timestamp_bits, sequence_bits, unit_milliseconds, epoch, order } = pool.spec.layout;
     let bits = pool.spec.bits;
-    format!("{timestamp_bits}/{bits}/{sequence_bits} bits, {unit_milliseconds} ms since {epoch}")
+    // Of the usual order nothing is said: what was kept before there was another is still the same.
+    let order = match order {
+        PoolOrder::TimestampSlotSequence => "",
+        PoolOrder::TimestampSequenceSlot => ", sequence before slot",
+    };
+    format!("{timestamp_bits}/{bits}/{sequence_bits} bits, {unit_milliseconds} ms since {epoch}{order}")
 }
 
 /// What a ConfigMap keeps of this pool.
@@ -104,6 +109,8 @@ pub fn decode(key: &PoolKey, kept: &ConfigMap) -> Result<Kept, Error> {
 
 #[cfg(test)]
 mod tests {
+    use cosid_kube::SlotPoolSpec;
+
     use super::*;
 
     fn key(namespace: &str, name: &str) -> PoolKey {
@@ -120,6 +127,19 @@ mod tests {
         assert_eq!(decode(&key("shop", "orders"), &map).unwrap(), kept());
         let map = encode(&key("shop", "orders"), &Kept::default(), None, "cosid-system", Some(map));
         assert_eq!(decode(&key("shop", "orders"), &map).unwrap(), Kept::default());
+    }
+
+    #[test]
+    fn another_order_of_the_fields_is_another_layout() {
+        let of =
+            |layout| layout_of(&SlotPool::new("orders", SlotPoolSpec { layout, ..SlotPoolSpec::default() }));
+        let usual = of(PoolLayout::default());
+        assert_eq!(
+            usual, "41/10/12 bits, 1 ms since 1577203200000",
+            "as it was kept before there was an order"
+        );
+        let order = PoolOrder::TimestampSequenceSlot;
+        assert_ne!(of(PoolLayout { order, ..PoolLayout::default() }), usual);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use cosid_id::{FieldOrder, Layout, LayoutBuilder};
 use cosid_lease::{Millis, Pool, PoolState, Slot, Terms};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 #[cfg(feature = "kubeconfig")]
@@ -114,12 +115,14 @@ pub struct SlotRange {
     pub last: i32,
 }
 
-/// How an ID is put together, from its highest bits: timestamp, slot (the pool's `bits`), sequence.
+/// How an ID is put together, from its highest bits: timestamp, then slot (the pool's `bits`) and sequence in either order.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("self.epoch % self.unitMilliseconds == 0")
-        .message("the epoch must be a whole number of units")
+        .message("the epoch must be a whole number of units"),
+    validation = Rule::new("self.timestampBits >= (self.unitMilliseconds == 1 ? 35 : self.unitMilliseconds == 10 ? 32 : 25)")
+        .message("timestampBits are used up within a year: a year takes 35 bits of 1 ms, 32 of 10 ms, 25 of 1000 ms")
 )]
 pub struct PoolLayout {
     /// Bits of the timestamp.
@@ -139,6 +142,22 @@ pub struct PoolLayout {
     #[serde(default = "defaults::epoch")]
     #[schemars(range(min = 0, max = 4_102_444_800_000_i64))]
     pub epoch: i64,
+    /// The order of the fields, from the highest bits: `timestamp-slot-sequence` is Twitter's and CosId's,
+    /// `timestamp-sequence-slot` Sonyflake's.
+    #[serde(default)]
+    #[schemars(schema_with = "order_schema")]
+    pub order: PoolOrder,
+}
+
+/// The order of an ID's fields.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum PoolOrder {
+    /// Twitter's and CosId's.
+    #[default]
+    TimestampSlotSequence,
+    /// Sonyflake's.
+    TimestampSequenceSlot,
 }
 
 impl Default for PoolLayout {
@@ -148,6 +167,7 @@ impl Default for PoolLayout {
             sequence_bits: defaults::sequence_bits(),
             unit_milliseconds: defaults::unit_milliseconds(),
             epoch: defaults::epoch(),
+            order: PoolOrder::default(),
         }
     }
 }
@@ -271,6 +291,27 @@ impl SlotPool {
         }
     }
 
+    /// How the pool's IDs are put together, to be built.
+    ///
+    /// # Errors
+    /// [`Error::Pool`] where a field is out of its bounds. An API server that has the CRD lets none through.
+    pub fn layout(&self) -> Result<LayoutBuilder, Error> {
+        let PoolLayout { timestamp_bits, sequence_bits, unit_milliseconds, epoch, order } = self.spec.layout;
+        let bits = |field, value: i32| u8::try_from(value).map_err(|_| self.invalid(field, value));
+        let unit = u32::try_from(unit_milliseconds);
+        let epoch_ms = u64::try_from(epoch);
+        Ok(Layout::builder()
+            .timestamp_bits(bits("layout.timestampBits", timestamp_bits)?)
+            .slot_bits(bits("bits", self.spec.bits)?)
+            .sequence_bits(bits("layout.sequenceBits", sequence_bits)?)
+            .unit_ms(unit.map_err(|_| self.invalid("layout.unitMilliseconds", unit_milliseconds))?)
+            .epoch_ms(epoch_ms.map_err(|_| self.invalid("layout.epoch", epoch))?)
+            .order(match order {
+                PoolOrder::TimestampSlotSequence => FieldOrder::SlotSequence,
+                PoolOrder::TimestampSequenceSlot => FieldOrder::SequenceSlot,
+            }))
+    }
+
     fn invalid(&self, field: &'static str, value: impl ToString) -> Error {
         Error::Pool { pool: self.full_name(), field, value: value.to_string() }
     }
@@ -322,6 +363,11 @@ pub fn to_pool(pool: &SlotPool) -> Result<Pool, Error> {
 pub fn crd_yaml() -> Result<String, Error> {
     let crd = serde_json::to_value(SlotPool::crd()).map_err(|error| Error::Yaml(error.to_string()))?;
     serde_saphyr::to_string(&crd).map_err(|error| Error::Yaml(error.to_string()))
+}
+
+/// As people read it in the resource: a list of names.
+fn order_schema(_: &mut schemars::SchemaGenerator) -> Schema {
+    schemars::json_schema!({ "type": "string", "enum": ["timestamp-slot-sequence", "timestamp-sequence-slot"] })
 }
 
 /// As the API's own `Condition` has it. k8s-openapi could give it, at the price of a schema for every Kubernetes type.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use cosid_kube::pool::{PoolLayout, SlotPool, SlotPoolSpec, SlotRange};
+use cosid_id::FieldOrder;
+use cosid_kube::pool::{PoolLayout, PoolOrder, SlotPool, SlotPoolSpec, SlotRange};
 use http::Method;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -44,6 +45,10 @@ fn make_pool(world: &World) {
         sequence_bits: layout.sequence_bits().into(),
         unit_milliseconds: i32::try_from(layout.unit_ms()).unwrap_or(1),
         epoch: i64::try_from(layout.epoch_ms()).unwrap_or(0),
+        order: match layout.order() {
+            FieldOrder::SequenceSlot => PoolOrder::TimestampSequenceSlot,
+            _ => PoolOrder::TimestampSlotSequence,
+        },
     };
     let spec = SlotPoolSpec {
         slots: Some(SlotRange { first: 0, last: i32::try_from(slots).unwrap_or(1) - 1 }),

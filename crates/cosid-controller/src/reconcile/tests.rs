@@ -14,7 +14,7 @@ use kube::ResourceExt as _;
 
 use super::observe::{Slots, State};
 use super::status::{Found, condition, is, status, unserved};
-use super::{provision, watermark};
+use super::{provision, usable_layout, watermark};
 use crate::events::{Fact, oddities};
 
 const NOW: Millis = 1_700_000_000_000;
@@ -305,4 +305,31 @@ fn what_a_status_keeps_is_what_is_merged() {
     let kept = watermark::Kept::of(Some(&status));
     assert_eq!((kept.watermark.next_floor, kept.retired), (5, BTreeSet::from([7])));
     assert_eq!(watermark::Kept::of(None), watermark::Kept::default());
+}
+
+#[test]
+fn a_new_pool_s_epoch_has_been_and_its_timestamps_last_for_a_year() {
+    let year = 365 * 24 * 3_600_000;
+    let with = |layout| pool(SlotPoolSpec { layout, ..SlotPoolSpec::default() });
+    let now = i64::try_from(NOW).unwrap();
+    let epoch = |epoch| with(PoolLayout { epoch, ..PoolLayout::default() });
+    usable_layout(&epoch(now), NOW).unwrap();
+    let future = usable_layout(&epoch(now + 1), NOW).unwrap_err();
+    let said =
+        format!("its layout can't work: its epoch {} is in the future, it is {NOW} now (Unix ms)", now + 1);
+    assert!(future.to_string().starts_with(&said), "{future}");
+    assert_eq!(future.reason(), "UnusableLayout");
+
+    // 35 bits of ms are 397 days.
+    let short = |epoch| with(PoolLayout { timestamp_bits: 35, epoch, ..PoolLayout::default() });
+    let enough = now + year - (1 << 35) + 1;
+    usable_layout(&short(enough), NOW).unwrap();
+    let ended = usable_layout(&short(enough - 1), NOW).unwrap_err().to_string();
+    assert!(
+        ended.contains("within a year of") && ended.contains("delete this pool and make another"),
+        "{ended}"
+    );
+    let mut going = short(0);
+    going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    usable_layout(&going, NOW).unwrap();
 }

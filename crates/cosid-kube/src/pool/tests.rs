@@ -60,6 +60,21 @@ fn a_spec_out_of_bounds_is_named_not_mended() {
 }
 
 #[test]
+fn a_pool_s_layout_is_the_one_that_ids_are_made_with() {
+    let layout = |spec| pool(spec).layout().unwrap().build().unwrap();
+    assert_eq!(layout(serde_json::json!({})), Layout::MILLISECOND);
+    let twitter = serde_json::json!({ "layout": { "epoch": 1_288_834_974_657_i64 } });
+    assert_eq!(layout(twitter), Layout::TWITTER);
+    let sonyflake = serde_json::json!({ "bits": 16, "layout": {
+        "timestampBits": 39, "sequenceBits": 8, "unitMilliseconds": 10, "epoch": 1_409_529_600_000_i64,
+        "order": "timestamp-sequence-slot"
+    } });
+    assert_eq!(layout(sonyflake), Layout::SONYFLAKE);
+    let negative = pool(serde_json::json!({ "layout": { "epoch": -1 } })).layout().unwrap_err();
+    assert!(negative.to_string().starts_with("pool shop/orders: layout.epoch is -1"), "{negative}");
+}
+
+#[test]
 fn not_before_is_a_time_since_1970() {
     let not_before = |text: &str| pool(serde_json::json!({ "notBefore": text })).not_before();
     assert_eq!(pool(serde_json::json!({})).not_before().unwrap(), None);
