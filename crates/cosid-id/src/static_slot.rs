@@ -60,7 +60,8 @@ use keeping::Keeping;
 ///
 /// Generators go on in a forked child, on the same page, for as long as the process that opened the slot lives and a
 /// ceiling longer. The slot itself stays that process's: in a child closing is an error and dropping does nothing. A child
-/// keeps the state file's lock until it ends, so that the slot can't be opened anew over workers that are left.
+/// keeps the state file's lock of a killed parent until it ends, so that the slot can't be opened anew over workers that
+/// are left. Once the slot is closed they make no IDs, and keep nothing.
 pub struct StaticSlot {
     page: PageOwner,
     /// The process that opened it.

@@ -19,19 +19,18 @@ const MOST_BYTES: u64 = 64 * 1024;
 pub(super) struct StateFile {
     path: PathBuf,
     identity: Identity,
-    /// What is locked is a file beside it, since the state file itself is replaced at each write.
-    lock: File,
+    lock: Lock,
     fence: u64,
 }
 
 impl StateFile {
-    /// Locks the file, for as long as the value lives and everything that was forked meanwhile, and reads it: `None` if
-    /// there is none yet. Nothing is written.
+    /// Locks the file and reads it: `None` if there is none yet. Nothing is written. It is unlocked when this process
+    /// drops the value, or, if it is killed, when everything that it has forked has ended too.
     ///
     /// # Errors
     /// [`Error::StateInUse`], [`Error::StateIo`], and those of [`Identity::decode`].
     pub(super) fn claim(path: &Path, identity: Identity) -> Result<(Self, Option<State>), Error> {
-        let lock = lock(path)?;
+        let lock = Lock::take(path)?;
         let state = read(path, &identity)?;
         let fence = state.map_or(0, |state| state.fence).saturating_add(1);
         Ok((Self { path: path.into(), identity, lock, fence }, state))
@@ -64,7 +63,7 @@ impl StateFile {
     fn check_ours(&self) -> Result<(), Error> {
         let changed = |what| Error::StateChanged { path: self.path.clone(), what };
         let place = |metadata: io::Result<fs::Metadata>| metadata.map(|it| (it.dev(), it.ino())).ok();
-        if place(fs::metadata(lock_path(&self.path))) != place(self.lock.metadata()) {
+        if place(fs::metadata(lock_path(&self.path))) != place(self.lock.file.metadata()) {
             return Err(changed("its lock was removed"));
         }
         match read(&self.path, &self.identity)? {
@@ -93,34 +92,56 @@ impl StateFile {
     }
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
-    let lock_path = lock_path(path);
-    let failed_to = |action| move |source| state_io(action, path, source);
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&lock_path)
-        .map_err(failed_to("lock"))?;
-    if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        if error != rustix::io::Errno::WOULDBLOCK {
-            return Err(state_io("lock", path, error.into()));
+/// What is locked is a file beside the state file, which is itself replaced at each write.
+#[derive(Debug)]
+struct Lock {
+    file: File,
+    taken_by: u32,
+}
+
+impl Lock {
+    fn take(path: &Path) -> Result<Self, Error> {
+        let lock_path = lock_path(path);
+        let failed_to = |action| move |source| state_io(action, path, source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(failed_to("lock"))?;
+        if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != rustix::io::Errno::WOULDBLOCK {
+                return Err(state_io("lock", path, error.into()));
+            }
+            let mut process = String::new();
+            // Only for the message.
+            let _ = file.take(20).read_to_string(&mut process);
+            return Err(Error::StateInUse { path: path.into(), process: process.trim().to_owned() });
         }
-        let mut process = String::new();
-        // Only for the message.
-        let _ = file.take(20).read_to_string(&mut process);
-        return Err(Error::StateInUse { path: path.into(), process: process.trim().to_owned() });
+        let process = std::process::id();
+        let mut write = || {
+            file.set_len(0)?;
+            file.rewind()?;
+            write!(file, "{process}")
+        };
+        // Only for another's message: if the disk is full the first write of the state says so.
+        let _ = write();
+        Ok(Self { file, taken_by: process })
     }
-    let mut write = || {
-        file.set_len(0)?;
-        file.rewind()?;
-        write!(file, "{}", std::process::id())
-    };
-    // Only for another's message: if the disk is full the first write of the state says so.
-    let _ = write();
-    Ok(file)
+}
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a program that this process is just starting has a copy of it between its fork and
+    /// its exec, and the slot's next opener would be told that it is in use.
+    fn drop(&mut self) {
+        // A forked child that drops its copy is not the one whose lock it is.
+        if std::process::id() == self.taken_by {
+            // If it can't, closing still does.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
 }
 
 fn read(path: &Path, identity: &Identity) -> Result<Option<State>, Error> {
@@ -151,4 +172,23 @@ fn beside(path: &Path, before: &str, after: &str) -> PathBuf {
 
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+
+    #[test]
+    fn what_is_dropped_is_unlocked_although_a_program_that_is_being_started_has_a_copy_of_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("orders-3.state");
+        let identity = || Identity { slot: 3, pool: "shop/orders".into(), layout: Layout::MILLISECOND };
+        let (file, _) = StateFile::claim(&path, identity()).unwrap();
+        // As a fork does.
+        let copy = file.lock.file.try_clone().unwrap();
+        drop(file);
+        StateFile::claim(&path, identity()).unwrap();
+        drop(copy);
+    }
 }
