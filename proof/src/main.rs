@@ -5,6 +5,7 @@
 
 mod api_server;
 mod bugs;
+mod files;
 mod model;
 mod promises;
 mod sim;
