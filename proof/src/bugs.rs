@@ -59,6 +59,7 @@ pub(crate) const ALL: &[Bug] = &[
     bug("renews_a_lease_being_deleted", By::Sim),
     bug("a_shut_lease_counts_as_open", By::Both("controllers: one, a Lease")),
     bug("write_without_resource_version", By::Sim),
+    bug("pod_uid_left_out", By::Sim),
     bug("opened_with_the_watermark_read_before", By::Both("controllers: two, a Lease")).tried_with(397),
     bug("finalizer_off_before_the_merge", By::Both("controllers: one, a Lease")),
     bug("finalizer_off_without_cas", By::Model("stubborn")),

@@ -20,7 +20,7 @@ pub(crate) struct Test {
     /// `cargo xtask image --quick`; those that pull a node's cable are left out
     #[arg(long, conflicts_with = "memory")]
     context: Option<String>,
-    /// Also what takes too long for every change: the model checker, the seeded bugs, the simulator
+    /// Also the model checker, the seeded bugs and the simulator, which are steps of their own in `.ci/run`
     #[arg(long, conflicts_with = "context")]
     all: bool,
 }
