@@ -1,11 +1,14 @@
 //! Making IDs, on whichever page the agent has now.
 
+#[cfg(feature = "async")]
+mod awaiting;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use cosid_id::{Generator as Issuer, Id, IdRange, Layout, MAX_BATCH, NextError, Wait};
 
 use crate::client::Agent;
@@ -213,6 +216,9 @@ pub(crate) struct Named {
     moves: AtomicUsize,
     /// Who asks the agent.
     seat: Seat,
+    /// For whom a thread asks it on behalf of tasks.
+    #[cfg(feature = "async")]
+    asking: Seat,
 }
 
 impl Named {
@@ -220,7 +226,15 @@ impl Named {
     pub(crate) fn find(agent: Arc<Agent>, name: &str, timeout: Duration) -> Result<Self, Error> {
         let placed = ask(&Bound::new(timeout), |timeout| agent.issuer(&agent.place(name, timeout)?))?;
         let current = ArcSwap::from_pointee(placed);
-        Ok(Self { agent, name: name.to_owned(), current, moves: AtomicUsize::new(0), seat: Seat::default() })
+        Ok(Self {
+            agent,
+            name: name.to_owned(),
+            current,
+            moves: AtomicUsize::new(0),
+            seat: Seat::default(),
+            #[cfg(feature = "async")]
+            asking: Seat::default(),
+        })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -257,7 +271,7 @@ impl Named {
 
     /// Returns when the current page is another than the lost one. One thread asks, the others wait for it; if
     /// it gives up, the next one asks.
-    fn move_on(&self, lost: &Guard<Arc<Issuer>>, bound: &Bound) -> Result<(), Error> {
+    fn move_on(&self, lost: &Arc<Issuer>, bound: &Bound) -> Result<(), Error> {
         while !self.has_left(lost) {
             if let Some(_seated) = self.seat.take() {
                 // The one who sat here before may have found it since this thread looked.
@@ -281,7 +295,7 @@ impl Named {
 
     /// For an open page whose window stands still: asks once, if nobody does, whether the agent has another. An
     /// agent that cannot be asked changes nothing: the caller goes on waiting for the window.
-    fn look_for_other_page(&self, current: &Guard<Arc<Issuer>>, bound: &Bound) {
+    fn look_for_other_page(&self, current: &Arc<Issuer>, bound: &Bound) {
         let Some(_seated) = self.seat.take() else { return };
         if self.has_left(current) {
             return;
@@ -296,7 +310,7 @@ impl Named {
         self.moves.fetch_add(1, Ordering::AcqRel);
     }
 
-    fn has_left(&self, issuer: &Guard<Arc<Issuer>>) -> bool {
+    fn has_left(&self, issuer: &Arc<Issuer>) -> bool {
         !Arc::ptr_eq(&self.current.load(), issuer)
     }
 
@@ -321,14 +335,21 @@ fn ask<T>(bound: &Bound, mut attempt: impl FnMut(Duration) -> Result<T, Error>) 
             Err(error) if error.is_passing() => error,
             outcome => return outcome,
         };
-        // An attempt cut short by the end of the time says less than the one before it.
-        let said_before = before.take().filter(|_| matches!(error, Error::AgentSlow { .. }));
+        let error = more_telling(before.take(), error);
         if bound.left() <= nap {
-            return Err(said_before.unwrap_or(error));
+            return Err(error);
         }
         before = Some(error);
         thread::sleep(nap);
         nap = (nap * 2).min(LONGEST_NAP);
+    }
+}
+
+/// An attempt cut short by the end of the time says less than the one before it.
+fn more_telling(before: Option<Error>, last: Error) -> Error {
+    match last {
+        Error::AgentSlow { .. } => before.unwrap_or(last),
+        _ => last,
     }
 }
 

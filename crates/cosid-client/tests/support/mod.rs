@@ -147,6 +147,11 @@ impl FakeAgent {
         *binding = Binding { owner, file };
     }
 
+    /// Moves the window's end an hour on.
+    pub(crate) fn open_window(&self) {
+        self.state.binding.lock().unwrap().owner.set_ceiling(SystemClock.unix_ms() + HOUR);
+    }
+
     /// The files of this agent that are mapped in this process, one entry a mapping: its own too.
     pub(crate) fn mapped(&self) -> Vec<String> {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
