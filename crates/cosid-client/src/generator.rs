@@ -61,6 +61,26 @@ impl Generator {
         self
     }
 
+    /// A generator of the same name which, where a millisecond is used up, takes IDs of later ones, up to `bound` ahead of the
+    /// clock, rounded down to whole units of the layout; never past the window's end. Without this none is ahead.
+    ///
+    /// It is for bursts: of the default layout 50 ms are 204,800 IDs at once. Who decodes them sees times that are yet to
+    /// come, and other generators of the name go on in the millisecond that this one has reached. It stays so on the pages
+    /// to come. Never blocks, but takes some memory: make it once, and clone it.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// let orders = cosid_client::Client::connect()?.generator("orders")?.with_burst(Duration::from_millis(50));
+    /// let mut ids = vec![0; 100_000];
+    /// orders.next_ids(&mut ids)?;
+    /// # Ok::<(), cosid_client::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_burst(self, bound: Duration) -> Self {
+        Self::new(Arc::new(self.named.with_burst(bound)), self.timeout)
+    }
+
     /// The next ID. Does not block as long as there is one; else it waits (asleep) for at most the timeout, and
     /// moves to the agent's next page if the slot is lost: one thread asks, the others follow it.
     ///
@@ -205,11 +225,13 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-/// What all generators of a name share.
+/// What all generators of a name share, but those with a burst of their own.
 #[derive(Debug)]
 pub(crate) struct Named {
     agent: Arc<Agent>,
     name: String,
+    /// How far ahead of the clock its IDs may be.
+    burst: Duration,
     /// Replaced at each loss. What it replaced is unmapped when the last reader is done with it.
     current: ArcSwap<Issuer>,
     /// How often it was replaced.
@@ -225,16 +247,26 @@ impl Named {
     /// Asks the agent until it has a slot, for as long as the bound allows.
     pub(crate) fn find(agent: Arc<Agent>, name: &str, timeout: Duration) -> Result<Self, Error> {
         let placed = ask(&Bound::new(timeout), |timeout| agent.issuer(&agent.place(name, timeout)?))?;
-        let current = ArcSwap::from_pointee(placed);
-        Ok(Self {
+        Ok(Self::new(agent, name.to_owned(), Duration::ZERO, placed))
+    }
+
+    fn new(agent: Arc<Agent>, name: String, burst: Duration, current: Issuer) -> Self {
+        Self {
             agent,
-            name: name.to_owned(),
-            current,
+            name,
+            burst,
+            current: ArcSwap::from_pointee(current),
             moves: AtomicUsize::new(0),
             seat: Seat::default(),
             #[cfg(feature = "async")]
             asking: Seat::default(),
-        })
+        }
+    }
+
+    /// It moves to a new page by itself: its issuers are others.
+    fn with_burst(&self, burst: Duration) -> Self {
+        let current = Issuer::clone(&self.current.load()).with_burst(burst);
+        Self::new(Arc::clone(&self.agent), self.name.clone(), burst, current)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -322,7 +354,10 @@ impl Named {
             return Ok(None);
         }
         let next = self.agent.issuer(&placement)?;
-        Ok((!next.page().is_closed()).then_some(next))
+        if next.page().is_closed() {
+            return Ok(None);
+        }
+        Ok(Some(if self.burst.is_zero() { next } else { next.with_burst(self.burst) }))
     }
 }
 

@@ -149,7 +149,12 @@ impl FakeAgent {
 
     /// Moves the window's end an hour on.
     pub(crate) fn open_window(&self) {
-        self.state.binding.lock().unwrap().owner.set_ceiling(SystemClock.unix_ms() + HOUR);
+        self.move_window(SystemClock.unix_ms() + HOUR);
+    }
+
+    /// Moves the window's end.
+    pub(crate) fn move_window(&self, ceiling: u64) {
+        self.state.binding.lock().unwrap().owner.set_ceiling(ceiling);
     }
 
     /// The files of this agent that are mapped in this process, one entry a mapping: its own too.
