@@ -151,6 +151,16 @@ impl FakeAgent {
         *binding = Binding { owner, file };
     }
 
+    /// Moves the window's end an hour on.
+    pub(crate) fn open_window(&self) {
+        self.move_window(SystemClock.unix_ms() + HOUR);
+    }
+
+    /// Moves the window's end.
+    pub(crate) fn move_window(&self, ceiling: u64) {
+        self.state.binding.lock().unwrap().owner.set_ceiling(ceiling);
+    }
+
     /// The files of this agent that are mapped in this process, one entry a mapping: its own too.
     pub(crate) fn mapped(&self) -> Vec<String> {
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
