@@ -91,6 +91,10 @@ impl Reconciler {
         ) = &done
         {
             self.say_unserved(key, error).await?;
+            if pool.status.as_ref().is_none_or(|status| status.watermark.is_none()) {
+                // It never had a Lease. Agents are to read in the pool why, not that they may not read it.
+                self.grant(key, &pool, std::iter::empty()).await?;
+            }
         }
         done
     }
