@@ -33,7 +33,24 @@ impl Mapping {
         if file.metadata()?.len() != PAGE_LEN as u64 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        Self::map(file)
+    }
+
+    #[cfg(not(miri))]
+    fn map(file: &File) -> io::Result<Self> {
         MmapOptions::new().len(PAGE_LEN).map_raw(file).map(Self)
+    }
+
+    /// Miri maps no files. What it gets is memory of its own with the file's bytes: enough for all that happens on one
+    /// [`Page`](super::Page), not for two that map the same file.
+    #[cfg(miri)]
+    fn map(file: &File) -> io::Result<Self> {
+        use std::io::{Read, Seek};
+        let mut copy = MmapMut::map_anon(PAGE_LEN)?;
+        let mut file = file;
+        file.rewind()?;
+        file.read_exact(&mut copy)?;
+        Ok(Self(copy.into()))
     }
 
     pub(super) fn words(&self) -> &[AtomicU64; PAGE_WORDS] {
