@@ -12,7 +12,10 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
+#[cfg(not(miri))]
+use memmap2::MmapOptions;
+use memmap2::{MmapMut, MmapRaw};
+#[cfg(not(miri))]
 use rustix::mm::{Advice, madvise};
 
 use crate::format::{PAGE_LEN, PAGE_WORDS};
@@ -74,9 +77,13 @@ impl OwnWords {
     /// Fails where memory is short, or the kernel can't wipe it at a fork (Linux can since 4.14).
     pub(crate) fn new() -> io::Result<Self> {
         let memory = MmapRaw::from(MmapMut::map_anon(OWN_LEN)?);
+        // Miri has no fork either.
+        #[cfg(not(miri))]
         // SAFETY: the address and length are those of a mapping that is ours alone. Until a fork the advice changes none
         // of its bytes, and what a child finds in its copy is the zeros of a new mapping.
-        unsafe { madvise(memory.as_mut_ptr().cast(), OWN_LEN, Advice::LinuxWipeOnFork)? };
+        unsafe {
+            madvise(memory.as_mut_ptr().cast(), OWN_LEN, Advice::LinuxWipeOnFork)?
+        };
         Ok(Self(memory))
     }
 
