@@ -3,14 +3,15 @@
 mod saved;
 mod sheet;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cosid_id::{Generator, Header, Layout, PageOwner, StaticSlot};
 use cosid_lease::keeper::Binding;
-use cosid_lease::{Holding, Millis, Slot};
+use cosid_lease::{Fence, Holding, Millis, Slot};
 use serde::Serialize;
 
 use crate::directory::{remove_if_there, replace};
@@ -22,6 +23,9 @@ use sheet::Sheet;
 
 /// How often a page that could not be made is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Many times what a state has, bytes.
+const MOST_STATE_BYTES: u64 = 64 * 1024;
 
 /// The page, shared by the keeper's driver and the socket's requests.
 #[derive(Clone)]
@@ -255,7 +259,7 @@ impl Window {
     /// state without its page resumes nothing.
     fn open(&self, Blocked { binding, pool, layout, .. }: &Blocked) -> Result<Open, String> {
         let layout = layout.clone()?;
-        let file = format!("slot-{}-fence-{}.page", binding.slot, binding.fence);
+        let file = page_name(binding.slot, binding.fence);
         let header = Header {
             pool: pool.clone(),
             slot: binding.slot,
@@ -300,7 +304,8 @@ impl Window {
 
     fn saved(&self) -> Option<Saved> {
         let path = self.state_path();
-        let text = fs::read(&path).ok()?;
+        let mut text = Vec::new();
+        File::open(&path).ok()?.take(MOST_STATE_BYTES).read_to_end(&mut text).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
             Ok(saved) if !is_this_boot(&saved) => None,
             Ok(saved) if self.is_its_directory(&saved) => Some(saved),
@@ -322,6 +327,11 @@ impl Window {
 
     /// Opens the page of a saved lease, where it still is that lease's and open.
     fn reopen(&self, saved: Saved) -> Option<(Resumable, String)> {
+        // Under another name, or in another directory, clients would not find it, and it would be closed with the old pages.
+        if saved.page != page_name(saved.slot, saved.fence) {
+            tracing::warn!("can't resume slot {}: its page has another name", saved.slot);
+            return None;
+        }
         let path = self.0.directory.join(&saved.page);
         let page = match PageOwner::open(&path) {
             Ok(page) => page,
@@ -392,9 +402,16 @@ impl Window {
     }
 }
 
+/// The file name of a binding's page.
+fn page_name(slot: Slot, fence: Fence) -> String {
+    format!("slot-{slot}-fence-{fence}.page")
+}
+
 fn is_this_boot(saved: &Saved) -> bool {
     bug("resumes_after_another_boot") || boot_id().is_ok_and(|boot| boot == saved.boot_id)
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

@@ -221,13 +221,18 @@ impl Header {
         }
         let pool = str::from_utf8(&head[POOL_AT..POOL_AT + pool_len])
             .map_err(|_| corrupt("the pool's name is not UTF-8".into()))?;
-        Ok(Self {
+        let header = Self {
             pool: pool.to_owned(),
             slot,
             fence: u64_at(head, FENCE_AT),
             floor: u64_at(head, FLOOR_AT),
             layout,
-        })
+        };
+        // A program that comes later may give a reserved byte a meaning; without knowing it nobody may issue.
+        if header.encode()?[..CHECKSUM_AT] != head[..CHECKSUM_AT] {
+            return Err(corrupt("it has something in reserved bytes".into()));
+        }
+        Ok(header)
     }
 }
 

@@ -313,7 +313,8 @@ impl PageOwner {
     }
 
     /// Ends the page for good: when this returns no ID can come from it any more, in any process. May be called
-    /// again, also by a restarted agent, with the same result. Never blocks.
+    /// again, also by a restarted agent, with the same result, or one that late additions have made a tick later, see
+    /// [`Closed`]. Never blocks.
     pub fn close(&self) -> Closed {
         let words = self.page.words();
         words[CLOSED_WORD].store(1, Ordering::Release);

@@ -77,4 +77,6 @@ pub fn lease_name(pool: &str, slot: Slot) -> String {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

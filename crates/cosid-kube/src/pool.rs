@@ -313,7 +313,9 @@ impl SlotPool {
     }
 
     fn invalid(&self, field: &'static str, value: impl ToString) -> Error {
-        Error::Pool { pool: self.full_name(), field, value: value.to_string() }
+        // Short enough for a log line.
+        let value = value.to_string().chars().take(80).collect();
+        Error::Pool { pool: self.full_name(), field, value }
     }
 }
 
@@ -401,5 +403,7 @@ fn conditions_schema(_: &mut schemars::SchemaGenerator) -> Schema {
     })
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

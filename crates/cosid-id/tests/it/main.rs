@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
 
 mod form;
+mod fuzz;
 mod generator;
 #[cfg(feature = "serde")]
 mod json;
