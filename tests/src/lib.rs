@@ -4,6 +4,7 @@ pub mod agent;
 pub mod cases;
 pub mod cosid;
 pub mod disk;
+pub mod drill;
 pub mod ground;
 pub mod http;
 pub mod ids;
