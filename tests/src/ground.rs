@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -302,6 +302,49 @@ impl Space<'_> {
             .env("POD_NAMESPACE", &self.name)
             .env("POD_NAME", pod)
             .env("POD_UID", &uid.unwrap_or_default())
+    }
+
+    /// The same with a token that is read from a file, which may be replaced.
+    #[must_use]
+    pub fn launch_with_token_file(&self, pod: &str, token: &Path) -> Launch {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster":
+                { "server": self.ground.cluster.server_url(), "certificate-authority": self.ground.cluster.ca() } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+            "users": [{ "name": "u", "user": { "tokenFile": token } }],
+        });
+        let kubeconfig = self.dir.join(format!("{pod}.kubeconfig"));
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        self.launch_with(pod, &kubeconfig)
+    }
+
+    /// How to start an agent that reaches the API server at another address, as by a relay.
+    #[must_use]
+    pub fn launch_at(&self, pod: &str, address: SocketAddr) -> Launch {
+        let token = self.token(pod);
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": {
+                "server": format!("https://{address}"),
+                "tls-server-name": "127.0.0.1",
+                "certificate-authority": self.ground.cluster.ca(),
+            } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+            "users": [{ "name": "u", "user": { "token": token } }],
+        });
+        let kubeconfig = self.dir.join(format!("{pod}.kubeconfig"));
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        self.launch_with(pod, &kubeconfig)
+    }
+
+    /// Where the API server listens.
+    ///
+    /// # Panics
+    /// Where its address is none.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.ground.cluster.server_url().trim_start_matches("https://").parse().unwrap()
     }
 
     /// Starts an agent in a pod of this name, with more arguments.
