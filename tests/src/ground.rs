@@ -122,6 +122,15 @@ impl Ground {
         *running = controller(&self.kubeconfig, self.dir.path());
     }
 
+    /// Another controller beside the one that is there, which ends with this value.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn second_controller(&self) -> Program {
+        controller(&self.kubeconfig, self.dir.path())
+    }
+
     /// Stops the controller (SIGSTOP) as it is, or lets it go on (SIGCONT).
     ///
     /// # Panics

@@ -12,8 +12,13 @@
 )]
 
 mod chance;
+mod clocks;
 mod deaths;
+mod leases;
+mod net;
+mod networks;
 mod observer;
+mod outages;
 mod stage;
 
 use std::env;
@@ -55,7 +60,7 @@ fn main() -> ExitCode {
     let wanted = env::var("COSID_DRILLS").unwrap_or_default();
     let wanted: Vec<&str> = wanted.split_whitespace().collect();
     let seed = env::var("COSID_DRILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(any_seed);
-    let drills: Vec<Drill> = [deaths::DRILLS].concat();
+    let drills: Vec<Drill> = [outages::DRILLS, deaths::DRILLS, networks::DRILLS, clocks::DRILLS, leases::DRILLS].concat();
     let drills: Vec<Drill> =
         drills.into_iter().filter(|(name, ..)| wanted.is_empty() || wanted.contains(name)).collect();
     // Those that wait for their turn take a place, but no time.

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use cosid_client::Held;
 use cosid_id::Layout;
@@ -139,22 +138,36 @@ impl<'g> Stage<'g> {
         self.life(name).killed = Some(now_ns());
     }
 
-    /// Stops a program where it stands, for so long.
-    pub fn stop(&mut self, name: &str, how_long: Duration) {
+    /// Stops a program where it stands while something is done.
+    pub fn stopped(&mut self, name: &str, meanwhile: impl FnOnce(&mut Self)) {
         let begin = now_ns();
         self.programs[name].signal(Signal::STOP).unwrap();
-        thread::sleep(how_long);
+        meanwhile(self);
         self.programs[name].signal(Signal::CONT).unwrap();
         self.life(name).stopped = Some((begin, now_ns()));
     }
 
-    fn life(&mut self, name: &str) -> &mut Life {
-        self.plan.lives.get_mut(name).unwrap()
+    /// Lets a program end.
+    pub fn end(&mut self, name: &str) {
+        let mut program = self.programs.remove(name).unwrap();
+        end(name, &mut program);
     }
 
-    /// What programs said so far.
-    pub fn says(&self, name: &str) -> String {
-        self.programs[name].output()
+    /// What a program was promised, where that is known only afterwards: by how long a fault took.
+    pub fn owe(&mut self, name: &str, promised: Duration) {
+        self.life(name).promised_ms = u64::try_from(promised.as_millis()).unwrap();
+    }
+
+    /// Does something bad until it is over, and says how long that took.
+    pub fn fault(&mut self, fault: impl FnOnce()) -> Duration {
+        let begun = Instant::now();
+        fault();
+        self.healed();
+        begun.elapsed()
+    }
+
+    fn life(&mut self, name: &str) -> &mut Life {
+        self.plan.lives.get_mut(name).unwrap()
     }
 
     /// Waits until a program says this.
@@ -180,8 +193,7 @@ impl<'g> Stage<'g> {
     /// The same, and what else has to be true of the verdict.
     pub fn finish_with(mut self, agents: &[&Agent], also: impl FnOnce(&Verdict)) {
         for (name, program) in &mut self.programs {
-            let ended = program.terminate(PATIENCE).unwrap();
-            assert!(ended.success(), "{name}: {}{}", program.log(), program.output());
+            end(name, program);
         }
         let give_up = self.ttl + TOLERANCE + SLACK;
         let settled = || {
@@ -208,6 +220,11 @@ impl<'g> Stage<'g> {
         let _ = fs::remove_dir_all(&self.dir);
         report(&self.setting, &verdict);
     }
+}
+
+fn end(name: &str, program: &mut Program) {
+    let ended = program.terminate(PATIENCE).unwrap();
+    assert!(ended.success(), "{name}: {}{}", program.log(), program.output());
 }
 
 fn binding(agent: &Agent) -> Option<Binding> {
