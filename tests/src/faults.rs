@@ -78,8 +78,7 @@ impl Relay {
     pub fn set(&self, weather: Weather) {
         *self.shared.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
         if weather == Weather::Cut {
-            for connection in
-                self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner).drain(..)
+            for connection in self.shared.connections.lock().unwrap_or_else(PoisonError::into_inner).drain(..)
             {
                 let _ = connection.shutdown(Shutdown::Both);
             }

@@ -151,7 +151,11 @@ impl Ground {
     pub fn ask_controller(&self, path: &str) -> String {
         let address = || {
             let log = self.controller_log();
-            let address = log.rsplit("listen=").next().filter(|_| log.contains("listen=")).and_then(|rest| rest.split_ascii_whitespace().next());
+            let address = log
+                .rsplit("listen=")
+                .next()
+                .filter(|_| log.contains("listen="))
+                .and_then(|rest| rest.split_ascii_whitespace().next());
             Ok(address.map(str::to_owned))
         };
         let address = until(|| self.controller_log(), PATIENCE, address).unwrap();

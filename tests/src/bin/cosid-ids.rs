@@ -129,7 +129,11 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Takes a batch and writes it down. The outer failure is the file's.
-fn write_ids(generator: &Generator, batch: usize, out: &mut File) -> io::Result<Result<(), cosid_client::Error>> {
+fn write_ids(
+    generator: &Generator,
+    batch: usize,
+    out: &mut File,
+) -> io::Result<Result<(), cosid_client::Error>> {
     let mut ids = vec![0_u64; batch];
     if let Err(error) = generator.next_ids(&mut ids) {
         return Ok(Err(error));
@@ -139,7 +143,11 @@ fn write_ids(generator: &Generator, batch: usize, out: &mut File) -> io::Result<
 }
 
 /// The same in runs. Those before a failure count: they have been issued.
-fn write_runs(generator: &Generator, batch: usize, out: &mut File) -> io::Result<Result<(), cosid_client::Error>> {
+fn write_runs(
+    generator: &Generator,
+    batch: usize,
+    out: &mut File,
+) -> io::Result<Result<(), cosid_client::Error>> {
     let mut ranges = match generator.ranges(batch) {
         Ok(ranges) => ranges,
         Err(error) => return Ok(Err(error)),

@@ -57,7 +57,10 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ids, equal, outside, long_gaps, leaked, longest_stall_ms, .. } = self;
-        write!(f, "{ids} IDs, {equal} equal, {outside} outside their window, {long_gaps} gaps longer than promised, ")?;
+        write!(
+            f,
+            "{ids} IDs, {equal} equal, {outside} outside their window, {long_gaps} gaps longer than promised, "
+        )?;
         write!(f, "{leaked} slots leaked; longest stall {longest_stall_ms} ms")?;
         self.recovery_ms.map_or(Ok(()), |recovery| write!(f, "; recovery {recovery} ms"))
     }

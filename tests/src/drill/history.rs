@@ -53,7 +53,8 @@ impl Windows {
             if let Some(window) = self.seen.get_mut(&last.fence) {
                 window.ceiling = window.ceiling.max(end);
             }
-            let between = Window { floor: last.window.map_or(last.next_floor, |(floor, _)| floor), ceiling: end };
+            let between =
+                Window { floor: last.window.map_or(last.next_floor, |(floor, _)| floor), ceiling: end };
             self.unseen.push((last.fence + 1..change.fence, between));
         }
         if let Some((floor, ceiling)) = change.window {
@@ -70,7 +71,8 @@ impl Windows {
     /// The window of a fence; `None` where there can have been none.
     #[must_use]
     pub fn of(&self, fence: u32) -> Option<Window> {
-        let unseen = || self.unseen.iter().find(|(fences, _)| fences.contains(&fence)).map(|(_, window)| *window);
+        let unseen =
+            || self.unseen.iter().find(|(fences, _)| fences.contains(&fence)).map(|(_, window)| *window);
         self.seen.get(&fence).copied().or_else(unseen)
     }
 

@@ -96,7 +96,10 @@ fn all_leases_deleted(ground: &Ground, setting: Setting) {
         let before = agents.each_ref().map(|agent| agent.wait_held().fence);
         thread::sleep(chance.millis(300, 3_000));
         let leases = stage.space.leases();
-        stage.space.block_on(leases.delete_collection(&DeleteParams::default(), &ListParams::default())).unwrap();
+        stage
+            .space
+            .block_on(leases.delete_collection(&DeleteParams::default(), &ListParams::default()))
+            .unwrap();
         for (agent, fence) in agents.iter().zip(before) {
             agent.wait_held_if(|held| held.fence > fence);
         }
@@ -128,16 +131,18 @@ fn pool_deleted_with_holders(ground: &Ground, setting: Setting) {
     stage.finish(&[&holder]);
 }
 
-/// Its finalizer is taken away, so that it goes under its holder; then there is another of its name.
+/// Its finalizer is taken away, so that it goes under its holders; then there is another of its name. The holders go on as
+/// long as their Leases are there, which a garbage collector takes some time later.
 fn pool_torn_out_and_made_again(ground: &Ground, setting: Setting) {
-    let mut stage = Stage::set(ground, setting, 4, 3);
+    let mut stage = Stage::set(ground, setting, 8, 3);
     let agents = [stage.agent("web-0"), stage.agent("web-1")];
     let promised = moves_within(stage.ttl);
     stage.program("a", &agents[0], promised);
     stage.program("b", &agents[1], promised);
     let mut chance = setting.chance();
-    for _ in 0..setting.seconds(1, 3).as_secs() {
-        let before = agents.each_ref().map(|agent| agent.wait_held().fence);
+    let mut newcomers = Vec::new();
+    for round in 0..setting.seconds(1, 3).as_secs() {
+        let before = agents.each_ref().map(|agent| agent.wait_held());
         thread::sleep(chance.millis(0, 1_500));
         stage.space.delete_pool(POOL);
         let off = json!({ "metadata": { "finalizers": null } });
@@ -146,14 +151,28 @@ fn pool_torn_out_and_made_again(ground: &Ground, setting: Setting) {
         let _ = stage.space.block_on(pools.patch(POOL, &PatchParams::default(), &Patch::Merge(&off)));
         let gone = || Ok((!stage.space.has_pool(POOL)).then_some(()));
         until(|| "the pool stays".into(), PATIENCE, gone).unwrap();
-        stage.space.pool(POOL, 4, 3);
-        for (agent, fence) in agents.iter().zip(before) {
-            agent.wait_held_if(|held| held.fence > fence);
+        stage.space.pool(POOL, 8, 3);
+        let name = format!("new-{round}");
+        let newcomer = stage.agent(&name);
+        stage.program(&name, &newcomer, moves_within(stage.ttl));
+        newcomers.push(newcomer);
+        for (agent, before) in agents.iter().zip(&before) {
+            let _ = agent.wait_renewed();
+            assert_eq!(agent.wait_held().fence, before.fence);
+        }
+        let leases = stage.space.leases();
+        for held in &before {
+            let name = format!("{POOL}-{}", held.slot);
+            stage.space.block_on(leases.delete(&name, &DeleteParams::default())).unwrap();
+        }
+        for (agent, before) in agents.iter().zip(before) {
+            agent.wait_held_if(|held| (held.slot, held.fence) != (before.slot, before.fence));
         }
         stage.healed();
         thread::sleep(moves_within(stage.ttl));
     }
-    stage.finish(&[&agents[0], &agents[1]]);
+    let living: Vec<_> = agents.iter().chain(&newcomers).collect();
+    stage.finish(&living);
 }
 
 /// The token's file is replaced, and the old token is worth nothing any more.

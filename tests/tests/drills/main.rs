@@ -60,7 +60,8 @@ fn main() -> ExitCode {
     let wanted = env::var("COSID_DRILLS").unwrap_or_default();
     let wanted: Vec<&str> = wanted.split_whitespace().collect();
     let seed = env::var("COSID_DRILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_else(any_seed);
-    let drills: Vec<Drill> = [outages::DRILLS, deaths::DRILLS, networks::DRILLS, clocks::DRILLS, leases::DRILLS].concat();
+    let drills: Vec<Drill> =
+        [outages::DRILLS, deaths::DRILLS, networks::DRILLS, clocks::DRILLS, leases::DRILLS].concat();
     let drills: Vec<Drill> =
         drills.into_iter().filter(|(name, ..)| wanted.is_empty() || wanted.contains(name)).collect();
     // Those that wait for their turn take a place, but no time.
@@ -80,12 +81,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-fn run(
-    grounds: &Grounds,
-    needs: Needs,
-    drill: fn(&Ground, Setting),
-    setting: Setting,
-) -> Result<(), Failed> {
+fn run(grounds: &Grounds, needs: Needs, drill: fn(&Ground, Setting), setting: Setting) -> Result<(), Failed> {
     match needs {
         Needs::ApiServer => timed(setting, || drill(grounds.common.get_or_init(Ground::start), setting)),
         Needs::OwnApiServer => {

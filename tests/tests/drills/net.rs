@@ -20,7 +20,10 @@ impl Net {
     pub fn new() -> Option<Self> {
         if !geteuid().is_root() {
             let asked = std::env::var_os("COSID_TEST_NO_ROOT").is_some();
-            assert!(asked, "a network of its own needs root; set COSID_TEST_NO_ROOT to go without these drills");
+            assert!(
+                asked,
+                "a network of its own needs root; set COSID_TEST_NO_ROOT to go without these drills"
+            );
             println!("  not run: a drill that needs root, because COSID_TEST_NO_ROOT is set");
             return None;
         }

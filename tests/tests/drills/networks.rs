@@ -89,13 +89,7 @@ fn in_a_network(ground: &Ground, setting: Setting, net: &Net, bad: impl Fn(), fa
 
 /// The agent that is started by `launch` is cut off until another has its slot: its programs stop at the ceiling, and
 /// move once they can.
-fn loses_its_slot(
-    mut stage: Stage<'_>,
-    setting: Setting,
-    launch: Launch,
-    bad: impl Fn(),
-    fair: impl Fn(),
-) {
+fn loses_its_slot(mut stage: Stage<'_>, setting: Setting, launch: Launch, bad: impl Fn(), fair: impl Fn()) {
     let mut chance = setting.chance();
     let agent = launch.args(&["--pool", POOL]).start(&stage.space.dir.join("web-0"));
     agent.wait_held();

@@ -14,7 +14,6 @@ use crate::stage::{POOL, SLACK, Setting, Stage, TOLERANCE, back_within};
 use crate::{Drill, Needs};
 
 pub const DRILLS: &[Drill] = &[
-    ("api_server_answers_429", Needs::ApiServer, api_server_answers_429),
     ("api_server_answers_500", Needs::ApiServer, api_server_answers_500),
     ("api_server_killed", Needs::OwnApiServer, api_server_killed),
     ("etcd_killed", Needs::OwnApiServer, etcd_killed),
@@ -64,35 +63,6 @@ fn goes_away(ground: &Ground, setting: Setting, go: impl Fn(&Ground, Duration)) 
         thread::sleep(stage.ttl / 2);
     }
     stage.finish(&[&agents[0], &agents[1]]);
-}
-
-/// Its fairness gives the namespace's agents no seat and no queue: 429 with a Retry-After.
-fn api_server_answers_429(ground: &Ground, setting: Setting) {
-    let name = "drill-429";
-    let level = json!({
-        "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "PriorityLevelConfiguration",
-        "metadata": { "name": name },
-        "spec": { "type": "Limited", "limited": {
-            "nominalConcurrencyShares": 0, "lendablePercent": 0, "borrowingLimitPercent": 0,
-            "limitResponse": { "type": "Reject" } } },
-    });
-    let schema = |space: &str| {
-        let group = format!("system:serviceaccounts:{space}");
-        json!({
-            "apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema",
-            "metadata": { "name": name },
-            "spec": {
-                "priorityLevelConfiguration": { "name": name }, "matchingPrecedence": 1,
-                "rules": [{
-                    "subjects": [{ "kind": "Group", "group": { "name": group } }],
-                    "resourceRules": [{ "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
-                                        "namespaces": ["*"], "clusterScope": true }],
-                }],
-            },
-        })
-    };
-    let gone = [("flowschemas", name), ("prioritylevelconfigurations", name)];
-    says_no(ground, setting, &|space| vec![level.clone(), schema(space)], &gone, "429");
 }
 
 /// A webhook that nobody serves and that may not be passed by: every update of a Lease fails with 500.

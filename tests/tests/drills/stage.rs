@@ -208,7 +208,8 @@ impl<'g> Stage<'g> {
             Ok(is_settled.then_some(version))
         };
         // Where it does not settle the judge says what is wrong.
-        let version = until(String::new, give_up, settled).unwrap_or_else(|_| slots(&self.space, [].iter()).1);
+        let version =
+            until(String::new, give_up, settled).unwrap_or_else(|_| slots(&self.space, [].iter()).1);
         self.observer.catch_up(version);
         fs::write(self.dir.join("drill.json"), serde_json::json!(self.plan).to_string()).unwrap();
 
@@ -250,11 +251,8 @@ fn slots<'a>(
         },
         None => SlotState::Unusable,
     };
-    let found: BTreeMap<_, _> = list
-        .items
-        .iter()
-        .filter_map(|lease| Some((codec::slot_of(lease, POOL)?, state(lease))))
-        .collect();
+    let found: BTreeMap<_, _> =
+        list.items.iter().filter_map(|lease| Some((codec::slot_of(lease, POOL)?, state(lease)))).collect();
     let of = |slot: &u32| (*slot, found.get(slot).copied().unwrap_or(SlotState::Unusable));
     (numbers.into_iter().map(of).collect(), version)
 }

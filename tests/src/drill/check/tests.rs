@@ -40,7 +40,10 @@ fn clean() -> Evidence {
     };
     let lives = [
         ("a".to_owned(), vec![sign(0), run(10, 100, 0, 50, FIRST), run(20, 101, 0, 50, FIRST), sign(30)]),
-        ("b".to_owned(), vec![sign(100), run(150, 201, 0, 4096, SECOND), run(160, 202, 7, 10, SECOND), sign(170)]),
+        (
+            "b".to_owned(),
+            vec![sign(100), run(150, 201, 0, 4096, SECOND), run(160, 202, 7, 10, SECOND), sign(170)],
+        ),
     ];
     let history = vec![held(3, 1, 0, 200), held(3, 3, 200, 300)];
     Evidence { plan, history, lives: lives.into() }
@@ -69,7 +72,10 @@ fn what_is_clean_is_clean() {
 
 #[test]
 fn nothing_at_all_is_not_clean() {
-    assert!(!found(|evidence| evidence.lives.values_mut().for_each(|runs| runs.retain(|run| run.count == 0))).is_clean());
+    assert!(
+        !found(|evidence| evidence.lives.values_mut().for_each(|runs| runs.retain(|run| run.count == 0)))
+            .is_clean()
+    );
 }
 
 #[test]
@@ -134,7 +140,8 @@ fn an_id_above_the_next_holders_floor_is_found_even_if_its_own_window_has_room()
 #[test]
 fn a_gap_longer_than_promised_is_found_in_the_middle_and_at_either_end() {
     for (at, moved) in [(2, 700), (3, 600)] {
-        let verdict = found(|evidence| life(evidence, "a")[at..].iter_mut().for_each(|run| run.at_ns += moved * MS));
+        let verdict =
+            found(|evidence| life(evidence, "a")[at..].iter_mut().for_each(|run| run.at_ns += moved * MS));
         assert_eq!((verdict.long_gaps, verdict.is_clean()), (1, false), "{verdict:?}");
         assert!(verdict.longest_stall_ms > 600);
     }
