@@ -19,6 +19,7 @@ mod net;
 mod networks;
 mod observer;
 mod outages;
+mod refuser;
 mod stage;
 
 use std::env;

@@ -28,7 +28,7 @@ impl Net {
             return None;
         }
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // An address of the loopback range would not leave the machine it is on; the process's number keeps runs apart.
+        // The process's number keeps runs apart.
         let name = format!("cosid{}x{number}", std::process::id());
         let net = Self { name, number };
         run(&format!("ip netns add {}", net.name));
@@ -79,7 +79,7 @@ impl Net {
 
     fn address(&self, end: u8) -> IpAddr {
         let [.., high, low] = std::process::id().to_be_bytes();
-        // A network of four addresses out of 10.192.0.0/10.
+        // A network of four addresses out of 10.192.0.0/12.
         let block = (u32::from(high) << 8 | u32::from(low)) & 0x0fff;
         let base = 0x0ac0_0000_u32 | block << 8 | u32::from(self.number) << 2;
         IpAddr::V4(Ipv4Addr::from(base + u32::from(end)))

@@ -1,19 +1,23 @@
 //! The controller, the API server and etcd die, stop, or say no.
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cosid_tests::ground::Ground;
 use cosid_tests::http::PATIENCE;
+use k8s_openapi::ByteString;
 use kube::api::DeleteParams;
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 use xtask::programs::until;
 
+use crate::refuser;
 use crate::stage::{POOL, SLACK, Setting, Stage, TOLERANCE, back_within};
 use crate::{Drill, Needs};
 
 pub const DRILLS: &[Drill] = &[
+    ("api_server_answers_429", Needs::ApiServer, api_server_answers_429),
     ("api_server_answers_500", Needs::ApiServer, api_server_answers_500),
     ("api_server_killed", Needs::OwnApiServer, api_server_killed),
     ("etcd_killed", Needs::OwnApiServer, etcd_killed),
@@ -65,50 +69,48 @@ fn goes_away(ground: &Ground, setting: Setting, go: impl Fn(&Ground, Duration)) 
     stage.finish(&[&agents[0], &agents[1]]);
 }
 
+/// A webhook refuses every update of a Lease with 429.
+fn api_server_answers_429(ground: &Ground, setting: Setting) {
+    let address = refuser::start(&ground.cluster, 429, "the drill has had enough");
+    let ca = ByteString(fs::read(ground.cluster.ca()).unwrap());
+    let client = json!({ "url": format!("https://{address}/"), "caBundle": ca });
+    says_no(ground, setting, "drill-429", &client, "the drill has had enough");
+}
+
 /// A webhook that nobody serves and that may not be passed by: every update of a Lease fails with 500.
 fn api_server_answers_500(ground: &Ground, setting: Setting) {
-    let name = "drill-500";
-    let hook = |space: &str| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
-            "metadata": { "name": name },
-            "webhooks": [{
-                "name": "nobody.cosid.dev", "failurePolicy": "Fail", "sideEffects": "None",
-                "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
-                "clientConfig": { "url": "https://127.0.0.1:1/" },
-                "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": space } },
-                "rules": [{ "operations": ["*"], "apiGroups": ["coordination.k8s.io"],
-                            "apiVersions": ["v1"], "resources": ["leases"] }],
-            }],
-        })
-    };
-    let gone = [("validatingwebhookconfigurations", name)];
-    says_no(ground, setting, &|space| vec![hook(space)], &gone, "nobody.cosid.dev");
+    let client = json!({ "url": "https://127.0.0.1:1/" });
+    says_no(ground, setting, "drill-500", &client, "failed calling webhook");
+}
+
+fn webhook(name: &str, client: &Value, space: &str) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": name },
+        "webhooks": [{
+            "name": format!("{name}.cosid.dev"), "failurePolicy": "Fail", "sideEffects": "None",
+            "admissionReviewVersions": ["v1"], "timeoutSeconds": 1, "clientConfig": client,
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": space } },
+            "rules": [{ "operations": ["*"], "apiGroups": ["coordination.k8s.io"],
+                        "apiVersions": ["v1"], "resources": ["leases"] }],
+        }],
+    })
 }
 
 /// No agent gets through, for longer than a lease lives: their IDs stop at the ceiling, and go on with the same slots.
-fn says_no(
-    ground: &Ground,
-    setting: Setting,
-    objects: &dyn Fn(&str) -> Vec<serde_json::Value>,
-    gone: &[(&str, &str)],
-    logged: &str,
-) {
+fn says_no(ground: &Ground, setting: Setting, name: &str, client: &Value, logged: &str) {
     let mut stage = Stage::set(ground, setting, 3, 3);
     let agents = [stage.agent("web-0"), stage.agent("web-1")];
     let held = agents.each_ref().map(|agent| agent.wait_held());
     stage.program("a", &agents[0], SLACK);
     stage.program("b", &agents[1], SLACK);
-    let file = stage.space.dir.join("objects.json");
-    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects(&stage.space.name) });
-    std::fs::write(&file, list.to_string()).unwrap();
+    let file = stage.space.dir.join("webhook.json");
+    fs::write(&file, webhook(name, client, &stage.space.name).to_string()).unwrap();
     let refused = stage.fault(|| {
         ground.cluster.kubectl(&["apply", "--filename", file.to_str().unwrap()]).unwrap();
         agents.iter().for_each(|agent| agent.wait_for_log(logged));
         thread::sleep(setting.seconds(6, 15));
-        for (kind, name) in gone {
-            ground.cluster.kubectl(&["delete", kind, name]).unwrap();
-        }
+        ground.cluster.kubectl(&["delete", "validatingwebhookconfigurations", name]).unwrap();
     });
     // What was deleted is forgotten by the API server some time later: it is over when it lets them through.
     let over = Instant::now();
