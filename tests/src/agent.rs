@@ -17,13 +17,17 @@ use crate::http::{self, Answer, PATIENCE};
 pub struct Launch {
     args: Vec<OsString>,
     env: Vec<(String, OsString)>,
+    /// The program, if it is not the one that was built.
+    program: Option<PathBuf>,
+    /// A command that runs it, with its arguments.
+    by: Vec<OsString>,
 }
 
 impl Launch {
     /// With these arguments.
     #[must_use]
     pub fn new(args: &[&str]) -> Self {
-        Self { args: args.iter().map(OsString::from).collect(), env: Vec::new() }
+        Self { args: args.iter().map(OsString::from).collect(), ..Self::default() }
     }
 
     /// With more arguments.
@@ -47,10 +51,27 @@ impl Launch {
         self
     }
 
+    /// With another program than the one that was built.
+    #[must_use]
+    pub fn program(mut self, path: &Path) -> Self {
+        self.program = Some(path.into());
+        self
+    }
+
+    /// Run by a command that becomes it, as `ip netns exec NAME` does.
+    #[must_use]
+    pub fn by(mut self, words: &[&str]) -> Self {
+        self.by = words.iter().map(OsString::from).collect();
+        self
+    }
+
     /// The command, to run it by hand.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(programs::path("cosid-agent").unwrap());
+        let program = self.program.clone().unwrap_or_else(|| programs::path("cosid-agent").unwrap());
+        let mut words = self.by.iter().cloned().chain([program.into()]);
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command.args(words);
         // Nothing of whoever runs the tests: no kubeconfig, no socket.
         command.env_clear().envs(self.env.iter().cloned()).args(&self.args);
         command

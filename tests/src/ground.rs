@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cosid_kube::codec::{self, lease_name};
 use cosid_kube::pool::{SlotRange, crd_yaml};
@@ -19,6 +20,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Api, Client};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -35,8 +37,9 @@ pub struct Ground {
     pub cluster: Cluster,
     client: Client,
     runtime: Runtime,
+    kubeconfig: PathBuf,
     // Before the control plane that it talks to has gone.
-    controller: Program,
+    controller: Mutex<Program>,
     dir: TempDir,
 }
 
@@ -84,13 +87,11 @@ impl Ground {
         let dir = tempfile::Builder::new().prefix("cosid-").tempdir().unwrap();
         let cluster = Cluster::start(Options::default()).unwrap();
         let kubeconfig = prepare(&cluster, dir.path());
-        let mut command = Command::new(programs::path("cosid-controller").unwrap());
-        command.arg("--kubeconfig").arg(kubeconfig).args(["--listen", "127.0.0.1:0"]);
-        let controller = Program::start("controller", command, dir.path()).unwrap();
+        let controller = Mutex::new(controller(&kubeconfig, dir.path()));
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let client = runtime.block_on(connect(cluster.kubeconfig()));
-        Self { cluster, client, runtime, controller, dir }
+        Self { cluster, client, runtime, kubeconfig, controller, dir }
     }
 
     /// A new namespace.
@@ -108,7 +109,38 @@ impl Ground {
     /// Everything the controller logged so far.
     #[must_use]
     pub fn controller_log(&self) -> String {
-        self.controller.log()
+        self.controller().log()
+    }
+
+    /// Kills the controller (SIGKILL) and starts another one.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    pub fn replace_controller(&self) {
+        let mut running = self.controller();
+        running.kill().unwrap();
+        *running = controller(&self.kubeconfig, self.dir.path());
+    }
+
+    /// Another controller beside the one that is there, which ends with this value.
+    ///
+    /// # Panics
+    /// Where it does not start.
+    #[must_use]
+    pub fn second_controller(&self) -> Program {
+        controller(&self.kubeconfig, self.dir.path())
+    }
+
+    /// Stops the controller (SIGSTOP) as it is, or lets it go on (SIGCONT).
+    ///
+    /// # Panics
+    /// Where it can't be signalled.
+    pub fn signal_controller(&self, signal: Signal) {
+        self.controller().signal(signal).unwrap();
+    }
+
+    fn controller(&self) -> MutexGuard<'_, Program> {
+        self.controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the controller answers to a GET of this path.
@@ -119,7 +151,11 @@ impl Ground {
     pub fn ask_controller(&self, path: &str) -> String {
         let address = || {
             let log = self.controller_log();
-            let address = log.split("listen=").nth(1).and_then(|rest| rest.split_ascii_whitespace().next());
+            let address = log
+                .rsplit("listen=")
+                .next()
+                .filter(|_| log.contains("listen="))
+                .and_then(|rest| rest.split_ascii_whitespace().next());
             Ok(address.map(str::to_owned))
         };
         let address = until(|| self.controller_log(), PATIENCE, address).unwrap();
@@ -143,6 +179,12 @@ impl Ground {
         answer.unwrap().into_parts().0
     }
 
+    /// Where requests are worked on, for what goes on beside a test.
+    #[must_use]
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// What the API server was asked by a service account since its start, as `verb resource`, in the order it was
     /// answered.
     #[must_use]
@@ -155,6 +197,12 @@ impl Ground {
         mine.map(|event| format!("{} {}", word(&event["verb"]), word(&event["objectRef"]["resource"])))
             .collect()
     }
+}
+
+fn controller(kubeconfig: &Path, dir: &Path) -> Program {
+    let mut command = Command::new(programs::path("cosid-controller").unwrap());
+    command.arg("--kubeconfig").arg(kubeconfig).args(["--listen", "127.0.0.1:0"]);
+    Program::start("controller", command, dir).unwrap()
 }
 
 async fn connect(kubeconfig: &Path) -> Client {
@@ -269,6 +317,49 @@ impl Space<'_> {
             .env("POD_UID", &uid.unwrap_or_default())
     }
 
+    /// The same with a token that is read from a file, which may be replaced.
+    #[must_use]
+    pub fn launch_with_token_file(&self, pod: &str, token: &Path) -> Launch {
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster":
+                { "server": self.ground.cluster.server_url(), "certificate-authority": self.ground.cluster.ca() } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+            "users": [{ "name": "u", "user": { "tokenFile": token } }],
+        });
+        let kubeconfig = self.dir.join(format!("{pod}.kubeconfig"));
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        self.launch_with(pod, &kubeconfig)
+    }
+
+    /// How to start an agent that reaches the API server at another address, as by a relay.
+    #[must_use]
+    pub fn launch_at(&self, pod: &str, address: SocketAddr) -> Launch {
+        let token = self.token(pod);
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "clusters": [{ "name": "c", "cluster": {
+                "server": format!("https://{address}"),
+                "tls-server-name": "127.0.0.1",
+                "certificate-authority": self.ground.cluster.ca(),
+            } }],
+            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
+            "users": [{ "name": "u", "user": { "token": token } }],
+        });
+        let kubeconfig = self.dir.join(format!("{pod}.kubeconfig"));
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        self.launch_with(pod, &kubeconfig)
+    }
+
+    /// Where the API server listens.
+    ///
+    /// # Panics
+    /// Where its address is none.
+    #[must_use]
+    pub fn server(&self) -> SocketAddr {
+        self.ground.cluster.server_url().trim_start_matches("https://").parse().unwrap()
+    }
+
     /// Starts an agent in a pod of this name, with more arguments.
     #[must_use]
     pub fn agent(&self, pod: &str, args: &[&str]) -> Agent {
@@ -310,11 +401,15 @@ impl Space<'_> {
         self.block_on(self.pods().delete(pod, &DeleteParams::default().grace_period(0))).unwrap();
     }
 
-    fn pools(&self) -> Api<SlotPool> {
+    /// The pools.
+    #[must_use]
+    pub fn pools(&self) -> Api<SlotPool> {
         Api::namespaced(self.ground.client.clone(), &self.name)
     }
 
-    fn leases(&self) -> Api<Lease> {
+    /// The Leases, those of all pools.
+    #[must_use]
+    pub fn leases(&self) -> Api<Lease> {
         Api::namespaced(self.ground.client.clone(), &self.name)
     }
 
@@ -322,7 +417,8 @@ impl Space<'_> {
         Api::namespaced(self.ground.client.clone(), &self.name)
     }
 
-    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+    /// Waits for what is asked of the API server.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
         self.ground.runtime.block_on(work)
     }
 }

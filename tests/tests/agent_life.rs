@@ -147,16 +147,7 @@ fn a_token_that_is_replaced_is_read_again_and_renewals_go_on(ground: &Ground) {
     let space = space(ground, "tokens");
     let token = space.dir.join("token");
     fs::write(&token, space.token("web-0")).unwrap();
-    let config = json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "c",
-        "clusters": [{ "name": "c", "cluster":
-            { "server": ground.cluster.server_url(), "certificate-authority": ground.cluster.ca() } }],
-        "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        "users": [{ "name": "u", "user": { "tokenFile": token } }],
-    });
-    let kubeconfig = space.dir.join("kubeconfig");
-    fs::write(&kubeconfig, config.to_string()).unwrap();
-    let launch = space.launch_with("web-0", &kubeconfig).args(&["--pool", "orders"]);
+    let launch = space.launch_with_token_file("web-0", &token).args(&["--pool", "orders"]);
     let agent = launch.start(&space.dir.join("web-0"));
     let held = agent.wait_held();
     // Another account's, so that the API server tells them apart; the old one is worth nothing without its pod.

@@ -9,6 +9,7 @@ mod commands {
     pub(crate) mod cluster;
     pub(crate) mod codegen;
     pub(crate) mod demo;
+    pub(crate) mod drill;
     pub(crate) mod footprint;
     pub(crate) mod image;
     pub(crate) mod proof;
@@ -29,6 +30,8 @@ enum Command {
     Codegen(commands::codegen::Codegen),
     /// Build the container images into target/images, as OCI archives; no container engine is needed
     Image(commands::image::ImageArgs),
+    /// Faults on a real API server while programs make IDs, and a judge of every ID; docs/drills.md has what each does
+    Drill(commands::drill::Drill),
     /// What an ID costs here and elsewhere, side by side in one run
     Bench(commands::bench::Bench),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Test(test) => test.run(),
         Command::Codegen(codegen) => codegen.run(),
         Command::Image(image) => image.run(),
+        Command::Drill(drill) => drill.run(),
         Command::Bench(bench) => bench.run(),
         Command::Footprint(footprint) => footprint.run(),
         Command::Model(model) => model.run(),

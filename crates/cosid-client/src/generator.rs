@@ -199,6 +199,12 @@ impl Generator {
     pub fn slot(&self) -> u32 {
         self.named.current.load().page().header().slot
     }
+
+    /// The fence of that slot: which of its holders this one is. Grows with every change of hands.
+    #[must_use]
+    pub fn fence(&self) -> u64 {
+        self.named.current.load().page().header().fence
+    }
 }
 
 /// The ranges that make up a batch, see [`Generator::ranges`]. Ends after an error.

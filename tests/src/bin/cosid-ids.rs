@@ -4,7 +4,7 @@
 //! What happens to it goes to standard output, a JSON object a line: `started`, `refused` (and why), `resumed`, `moved`
 //! (to another slot), `told` (to end), `done`. As the first process of a container it ends when it is told to.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -14,9 +14,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use cosid_client::{Client, Generator, LeaseState};
+use cosid_tests::drill::now_ns;
+use cosid_tests::drill::runs::{Binding, Run};
 use serde_json::json;
 
-/// Makes IDs and writes them to a file, 8 bytes each, little-endian.
+/// Makes IDs and writes them to a file, 8 bytes each, little-endian; or as runs, for `cosid-check`.
 #[derive(Parser)]
 struct Args {
     /// The agent's socket.
@@ -46,6 +48,9 @@ struct Args {
     /// How many seconds without an ID until it gives up.
     #[arg(long, default_value_t = 60)]
     patience: u64,
+    /// Write runs of IDs, each with its time, slot and fence, instead of the IDs.
+    #[arg(long, conflicts_with = "resume")]
+    runs: bool,
     /// The file they are appended to; its directory is made.
     #[arg(long, required_unless_present = "idle")]
     out: Option<PathBuf>,
@@ -74,6 +79,9 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     let generator = patiently(patience, || client.generator(&args.generator))?;
     say("started", &json!({ "slot": generator.slot(), "floorAhead": floor_ahead(&client) }));
 
+    if args.runs {
+        Run { at_ns: now_ns(), ..Run::default() }.write_to(&mut out)?;
+    }
     let start = Instant::now();
     let mut slot = generator.slot();
     let before = if args.resume { out.metadata()?.len() / 8 } else { 0 };
@@ -85,11 +93,13 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     while made < count && !end.has_come() {
         pace(args.rate, made - before, start);
         let batch = usize::try_from(u64::from(args.batch).min(count - made))?;
-        let mut ids = vec![0_u64; batch];
-        match generator.next_ids(&mut ids) {
+        let taken = if args.runs {
+            write_runs(&generator, batch, &mut out)
+        } else {
+            write_ids(&generator, batch, &mut out)
+        };
+        match taken? {
             Ok(()) => {
-                let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-                out.write_all(&bytes)?;
                 made += batch as u64;
                 last = Instant::now();
                 slot = went_on(&generator, slot, refused);
@@ -111,8 +121,61 @@ fn make(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
             Err(error) => return Err(error.into()),
         }
     }
+    if args.runs {
+        Run { at_ns: now_ns(), ..Run::default() }.write_to(&mut out)?;
+    }
     say("done", &json!({ "made": made, "slot": slot }));
     Ok(())
+}
+
+/// Takes a batch and writes it down. The outer failure is the file's.
+fn write_ids(
+    generator: &Generator,
+    batch: usize,
+    out: &mut File,
+) -> io::Result<Result<(), cosid_client::Error>> {
+    let mut ids = vec![0_u64; batch];
+    if let Err(error) = generator.next_ids(&mut ids) {
+        return Ok(Err(error));
+    }
+    let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    out.write_all(&bytes).map(Ok)
+}
+
+/// The same in runs. Those before a failure count: they have been issued.
+fn write_runs(
+    generator: &Generator,
+    batch: usize,
+    out: &mut File,
+) -> io::Result<Result<(), cosid_client::Error>> {
+    let mut ranges = match generator.ranges(batch) {
+        Ok(ranges) => ranges,
+        Err(error) => return Ok(Err(error)),
+    };
+    loop {
+        let before = binding(generator);
+        let range = match ranges.next() {
+            Some(Ok(range)) => range,
+            Some(Err(error)) => return Ok(Err(error)),
+            None => return Ok(Ok(())),
+        };
+        let Some(first) = range.first() else { continue };
+        let number = |number: u64| u32::try_from(number).map_err(io::Error::other);
+        let (step, count) = (number(range.step())?, number(range.len() as u64)?);
+        let run = Run { at_ns: now_ns(), first: first.get(), step, count, before, after: binding(generator) };
+        run.write_to(out)?;
+    }
+}
+
+/// The generator's slot and fence, both of one page.
+fn binding(generator: &Generator) -> Binding {
+    loop {
+        let slot = generator.slot();
+        let fence = u32::try_from(generator.fence()).unwrap_or(u32::MAX);
+        if generator.slot() == slot {
+            return Binding { slot, fence };
+        }
+    }
 }
 
 /// Its end, which SIGTERM begins.

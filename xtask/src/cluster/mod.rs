@@ -138,6 +138,12 @@ impl Cluster {
         pki::ca(&self.dir)
     }
 
+    /// The API server's own certificate and its key (PEM), for something else on 127.0.0.1 that the API server is to trust.
+    #[must_use]
+    pub fn server_certificate(&self) -> (PathBuf, PathBuf) {
+        pki::server(&self.dir)
+    }
+
     /// The audit log: a JSON line for each request at its end, with verb, user, object and status, without bodies.
     /// The API server's own requests and health checks are left out. It is written before the client has its answer.
     #[must_use]

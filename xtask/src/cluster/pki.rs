@@ -66,6 +66,11 @@ pub(super) fn ca(cluster: &Path) -> PathBuf {
     cluster.join("pki/ca.crt")
 }
 
+/// Where the API server's certificate and its key are.
+pub(super) fn server(cluster: &Path) -> (PathBuf, PathBuf) {
+    (cluster.join("pki/apiserver.crt"), cluster.join("pki/apiserver.key"))
+}
+
 /// Makes everything anew in `pki/` of the cluster's directory; `nodes` gets the kubeconfigs of that many nodes, for an
 /// API server at `server`.
 pub(super) fn create(cluster: &Path, nodes: u8, server: &str) -> Result<(Pki, NodeUsers)> {
