@@ -55,6 +55,10 @@ impl<'a> Connection<'a> {
 
     /// The next request, with its body read and dropped.
     pub(super) fn next(&mut self) -> Result<Request, End> {
+        // A client that asks again and again must not keep the connection of an agent that has gone.
+        if self.is_ending.load(Ordering::Acquire) {
+            return Err(End::Gone);
+        }
         let head = self.read_head()?;
         let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
         let mut parsed = httparse::Request::new(&mut headers);
