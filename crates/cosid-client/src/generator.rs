@@ -191,7 +191,7 @@ impl Generator {
     /// The layout of its IDs, to take them apart.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.named.current.load().page().header().layout
+        *self.named.current.load().layout()
     }
 
     /// The slot that it makes IDs with now; it can change with every loss.

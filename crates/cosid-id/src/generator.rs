@@ -80,8 +80,8 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// Those of [`Generator::new`].
     pub fn with_clock(page: Arc<Page>, cell: usize, clock: C) -> Result<Self, Error> {
-        page.check_cell(cell)?;
-        let (slot, layout) = (page.header().slot, page.header().layout);
+        let layout = page.layout_of(cell)?;
+        let slot = page.header().slot;
         let rules = Rules::new(layout, page.header().floor);
         let stamp = Stamp::new(&layout, slot);
         let state = Word::new(page, |page| page.state_word(cell));
@@ -241,6 +241,12 @@ impl<C: Clock> Generator<C> {
     #[must_use]
     pub fn page(&self) -> &Arc<Page> {
         self.state.owner()
+    }
+
+    /// The layout of its IDs.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Its cell on the page.

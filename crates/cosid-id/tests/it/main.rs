@@ -8,6 +8,7 @@ mod generator;
 #[cfg(feature = "serde")]
 mod json;
 mod layout;
+mod own_layout;
 mod page;
 mod processes;
 mod properties;
