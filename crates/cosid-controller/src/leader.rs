@@ -308,6 +308,7 @@ impl SlotStore for LeaderStore {
             withheld: std::collections::BTreeSet::new(),
             terms: Terms { ttl, tolerance: 0 },
             state: PoolState::Ready,
+            barrier: Millis::MAX,
         };
         Ok(View { pool, entries: vec![Self::entry(lease)] })
     }

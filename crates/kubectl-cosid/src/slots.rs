@@ -145,6 +145,7 @@ mod tests {
             withheld: BTreeSet::new(),
             terms: TERMS,
             state: PoolState::Ready,
+            barrier: 0,
         };
         let entries = (0..).zip(states).map(|(slot, state)| Entry { slot, version: (), state }).collect();
         View { pool, entries }
