@@ -75,11 +75,34 @@ pub(crate) struct Watching {
     pub(crate) synced: Arc<Synced>,
     /// Metrics.
     pub(crate) metrics: Arc<Metrics>,
+    /// Changes when everything is to be listed anew.
+    pub(crate) relist: watch::Receiver<u64>,
 }
 
 impl Watching {
     /// Watches pools, for ever. One that can't be read is passed over; the others go on.
     pub(crate) async fn pools(self) {
+        let mut relist = self.relist.clone();
+        loop {
+            tokio::select! {
+                () = self.watch_pools() => {}
+                () = asked(&mut relist) => {}
+            }
+        }
+    }
+
+    /// Watches the Leases of all pools, for ever. One that can't be read is its slot's trouble: the others go on.
+    pub(crate) async fn leases(self) {
+        let mut relist = self.relist.clone();
+        loop {
+            tokio::select! {
+                () = self.watch_leases() => {}
+                () = asked(&mut relist) => {}
+            }
+        }
+    }
+
+    async fn watch_pools(&self) {
         let api: Api<DeserializeGuard<SlotPool>> = Api::all(self.client.clone());
         let mut events = pin!(watcher(api, Config::default()).backoff(watches::DefaultBackoff::default()));
         let mut listed = HashSet::new();
@@ -99,8 +122,7 @@ impl Watching {
         }
     }
 
-    /// Watches the Leases of all pools, for ever. One that can't be read is its slot's trouble: the others go on.
-    pub(crate) async fn leases(self) {
+    async fn watch_leases(&self) {
         let api: Api<SlotLease> = Api::all(self.client.clone());
         let config = Config::default().labels(POOL_LABEL);
         let mut events = pin!(watcher(api, config).backoff(watches::DefaultBackoff::default()));
@@ -178,6 +200,14 @@ impl Watching {
 
     fn index(&self) -> std::sync::MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until everything is to be listed anew. A watch goes on from the newest version it saw; in a store that went
+/// backwards that is in the future, and the API server says nothing until it has come. Only a new list shows what is there.
+async fn asked(relist: &mut watch::Receiver<u64>) {
+    if relist.changed().await.is_err() {
+        std::future::pending().await
     }
 }
 

@@ -93,7 +93,8 @@ impl<V: Clone> Keeper<V> {
             (Err(StoreError::Gone), _) => self.lose(slot, LossReason::Deleted),
             (Err(StoreError::Refused(_)), Some(_)) if held.behind.is_some() => {
                 if let Some(regression) = held.behind.take() {
-                    self.lose_to_regression(regression);
+                    self.missing = self.missing.max(Some(regression.known.next_floor));
+                    self.lose(slot, LossReason::StoreRegressed(regression));
                 }
             }
             (Err(error), _) => {
@@ -144,6 +145,7 @@ impl<V: Clone> Keeper<V> {
     /// nothing is acquired before a barrier is above it.
     fn lose_to_regression(&mut self, regression: Regression) {
         self.missing = self.missing.max(Some(regression.known.next_floor));
+        self.report(Report::StoreRegressed(regression.clone()));
         self.lose(regression.slot, LossReason::StoreRegressed(regression));
     }
 
@@ -220,7 +222,7 @@ fn standing<V>(entry: Option<Entry<V>>, slot: Slot, known: &Record, now: Now) ->
     };
     let Some(mine) = known.holding() else { return Standing::Lost(LossReason::Deleted) };
     let is_ours = found.is_held_by(mine.owner.incarnation, known.fence);
-    if has_lost_window(known, &found) && !bug("regression_unnoticed") {
+    if has_lost_window(known, &found) {
         let regression = Regression { slot, known: Mark::from(known), found: Mark::from(&found) };
         let is_taken = found.fence >= known.fence || found.live(store_now(now)).is_some();
         if !is_ours && is_taken {

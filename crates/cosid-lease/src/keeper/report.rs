@@ -99,7 +99,8 @@ pub enum Report {
         /// Why.
         reason: LossReason,
     },
-    /// The store shows the slot as it was before: it was restored from a backup. The holder puts its lease back.
+    /// The store shows the slot as it was before: it was restored from a backup. The holder puts its lease back, or
+    /// loses it.
     StoreRegressed(Regression),
     /// The host's clock is off from the store's by more than the tolerance, or no longer is.
     ClockSkew(Skew),
@@ -280,8 +281,8 @@ impl fmt::Display for Report {
             Self::Lost { slot, reason } => write!(f, "lost slot {slot}: {reason}"),
             Self::StoreRegressed(regression) => write!(
                 f,
-                "StoreRegressed: {regression}: the store was restored from a backup. This lease is put back; run \
-                 `kubectl cosid recover` for its pool"
+                "StoreRegressed: {regression}: the store was restored from a backup. Run `kubectl cosid recover` for \
+                 this pool"
             ),
             Self::ClockSkew(Skew::Ahead(by)) => write!(
                 f,
