@@ -226,7 +226,8 @@ impl Index {
     /// These signs have been judged; others may have come meanwhile.
     pub fn judged(&mut self, key: &PoolKey, signs: &Signs) {
         let Some(kept) = self.signs.get_mut(key) else { return };
-        kept.leases.retain(|name, lease| signs.leases.get(name).is_none_or(|judged| !Arc::ptr_eq(judged, lease)));
+        kept.leases
+            .retain(|name, lease| signs.leases.get(name).is_none_or(|judged| !Arc::ptr_eq(judged, lease)));
         kept.watermark = kept.watermark.filter(|_| kept.watermark != signs.watermark);
         kept.known = kept.known.take().filter(|known| Some(known) != signs.known.as_ref());
         if *kept == Signs::default() {
@@ -303,7 +304,8 @@ fn compare(before: &Lease, after: &Lease, pool: &str) -> Change {
         || before.metadata.finalizers != after.metadata.finalizers
         || before.metadata.labels != after.metadata.labels
         || before.metadata.owner_references != after.metadata.owner_references
-        || before.annotations().get(codec::STORE_REGRESSED) != after.annotations().get(codec::STORE_REGRESSED);
+        || before.annotations().get(codec::STORE_REGRESSED)
+            != after.annotations().get(codec::STORE_REGRESSED);
     match (codec::decode(before, pool), codec::decode(after, pool)) {
         _ if other => Change::Work,
         (Open(before), Open(after)) if before.fence == after.fence => {

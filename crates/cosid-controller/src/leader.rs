@@ -6,8 +6,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cosid_kube::codec::SlotLease;
@@ -15,8 +15,8 @@ use cosid_kube::{ApiClock, Holder, codec, drive, monotonic};
 use cosid_lease::choose::Preference;
 use cosid_lease::keeper::Binding;
 use cosid_lease::{
-    Entry, Keeper, KeeperConfig, Millis, Now, Owner, Pool, PoolState, Record, Regression, Report, Slot, SlotState,
-    SlotStore, StoreError, StoreTime, Terms, View,
+    Entry, Keeper, KeeperConfig, Millis, Now, Owner, Pool, PoolState, Record, Regression, Report, Slot,
+    SlotState, SlotStore, StoreError, StoreTime, Terms, View,
 };
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -44,7 +44,11 @@ struct Inner {
 
 impl Default for Leadership {
     fn default() -> Self {
-        Self(Arc::new(Inner { until: AtomicU64::new(0), leads: watch::Sender::new(false), regression: watch::Sender::default() }))
+        Self(Arc::new(Inner {
+            until: AtomicU64::new(0),
+            leads: watch::Sender::new(false),
+            regression: watch::Sender::default(),
+        }))
     }
 }
 

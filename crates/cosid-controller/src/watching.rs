@@ -117,7 +117,8 @@ impl Watching {
                     gone.into_iter().for_each(|key| self.want(key, 0));
                     self.synced.listed_pools();
                 }
-                Err(error) => self.failed("SlotPools", &error),
+                Err(error) if self.failed("SlotPools", &error) => return,
+                Err(_) => {}
             }
         }
     }
@@ -152,7 +153,8 @@ impl Watching {
                     changed.into_iter().for_each(|key| self.want(key, 0));
                     self.synced.listed_leases();
                 }
-                Err(error) => self.failed("Leases", &error),
+                Err(error) if self.failed("Leases", &error) => return,
+                Err(_) => {}
             }
         }
     }
@@ -188,9 +190,13 @@ impl Watching {
         }
     }
 
-    fn failed(&self, what: &str, error: &watches::Error) {
+    /// Whether to begin with a new list: an API server that does not take a watch up again was away, and its store may
+    /// have been restored meanwhile. A watch goes on from the newest version that it saw; if that is in the future now, the
+    /// API server says nothing until it has come.
+    fn failed(&self, what: &str, error: &watches::Error) -> bool {
         self.metrics.watch_failed();
         tracing::warn!(%error, "the watch of {what} broke off; trying on");
+        matches!(error, watches::Error::WatchStartFailed(_))
     }
 
     fn want(&self, key: PoolKey, after: Millis) {
@@ -203,8 +209,7 @@ impl Watching {
     }
 }
 
-/// Waits until everything is to be listed anew. A watch goes on from the newest version it saw; in a store that went
-/// backwards that is in the future, and the API server says nothing until it has come. Only a new list shows what is there.
+/// Waits until everything is to be listed anew.
 async fn asked(relist: &mut watch::Receiver<u64>) {
     if relist.changed().await.is_err() {
         std::future::pending().await

@@ -103,7 +103,9 @@ mod tests {
             now += passed;
             let last = all.last().unwrap();
             let next = match (what % 4, last.holding()) {
-                (0, Some(holding)) => algebra::renew(last, holding.owner.incarnation, last.fence, now, TERMS).ok(),
+                (0, Some(holding)) => {
+                    algebra::renew(last, holding.owner.incarnation, last.fence, now, TERMS).ok()
+                }
                 (1, Some(holding)) => algebra::release(last, holding.owner.incarnation, last.fence, now).ok(),
                 (3, _) => Some(Record { next_floor: last.next_floor + 7, ..last.clone() }),
                 _ => algebra::acquire(last, &Owner::new("a"), now, TERMS).ok(),

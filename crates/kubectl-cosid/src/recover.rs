@@ -97,7 +97,12 @@ async fn plan(connection: &Connection, longest_ttl: Option<u32>) -> Result<Plan,
     Ok(planned(&view, now, longest_ttl, store_regressed))
 }
 
-fn planned<V>(view: &View<V>, now: Millis, longest_ttl: Option<u32>, store_regressed: Option<String>) -> Plan {
+fn planned<V>(
+    view: &View<V>,
+    now: Millis,
+    longest_ttl: Option<u32>,
+    store_regressed: Option<String>,
+) -> Plan {
     let terms = view.pool.terms;
     let ttl = terms.ttl.max(Millis::from(longest_ttl.unwrap_or(0)) * 1_000);
     let mut plan = Plan {
@@ -138,8 +143,16 @@ fn told(plan: &Plan) -> String {
         "This puts a barrier at about {}: above every window that was given before the restore.",
         time(plan.barrier)
     );
-    let _ = writeln!(text, "  {} slots that nobody holds begin there, under fences above all that are known", plan.lifted);
-    let _ = writeln!(text, "  {} slots that are held stay with their holders, who finish their windows", plan.held.len());
+    let _ = writeln!(
+        text,
+        "  {} slots that nobody holds begin there, under fences above all that are known",
+        plan.lifted
+    );
+    let _ = writeln!(
+        text,
+        "  {} slots that are held stay with their holders, who finish their windows",
+        plan.held.len()
+    );
     for Holder { slot, holder } in &plan.held {
         let _ = writeln!(text, "    {slot:<8}{holder}");
     }
@@ -223,7 +236,9 @@ mod tests {
         assert_eq!((plan.barrier, plan.lifted, &*plan.out_of_use), (NOW + 31_000, 3, &[4][..]));
         assert_eq!(plan.held, [Holder { slot: 1, holder: "ns/web-0".into() }]);
         let text = told(&plan);
-        for said in ["slot 1 was at fence 5", "2027-01-15T08:00:31.000Z", "ns/web-0", "out of use stay so: [4]"] {
+        for said in
+            ["slot 1 was at fence 5", "2027-01-15T08:00:31.000Z", "ns/web-0", "out of use stay so: [4]"]
+        {
             assert!(text.contains(said), "{said}: {text}");
         }
     }

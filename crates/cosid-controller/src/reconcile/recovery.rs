@@ -36,7 +36,8 @@ impl Reconciler {
         let leases = self.leases_of(key).await?;
         let barrier = self.barrier(&pool, request, &leases)?;
         let watermark = Kept::of(pool.status.as_ref()).watermark;
-        let fences = leases.iter().filter_map(|lease| codec::read(lease).ok().flatten()).map(|record| record.fence);
+        let fences =
+            leases.iter().filter_map(|lease| codec::read(lease).ok().flatten()).map(|record| record.fence);
         let known = Fence::try_from(watermark.fence).unwrap_or(0);
         self.lift(key, leases.clone(), barrier, known).await?;
 
@@ -70,7 +71,13 @@ impl Reconciler {
         Ok(if known <= time.earliest.saturating_add(FAR_AHEAD) { beyond.max(known) } else { beyond })
     }
 
-    async fn lift(&self, key: &PoolKey, mut leases: Vec<Lease>, barrier: Millis, fence: Fence) -> Result<(), Error> {
+    async fn lift(
+        &self,
+        key: &PoolKey,
+        mut leases: Vec<Lease>,
+        barrier: Millis,
+        fence: Fence,
+    ) -> Result<(), Error> {
         for _ in 0..ROUNDS {
             let now = self.now()?;
             let lifted: Vec<Lease> =
@@ -135,7 +142,8 @@ fn lifted(lease: &Lease, pool: &str, barrier: Millis, fence: Fence, now: Millis)
     }
     let ttl = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(1);
     // A record that was read can be written.
-    let mut lease = codec::encode(lease, &lifted, ttl, None).ok()?;
+    let pod = lease.annotations().get(codec::POD_UID).map(String::as_str);
+    let mut lease = codec::encode(lease, &lifted, ttl, pod).ok()?;
     lease.annotations_mut().remove(codec::STORE_REGRESSED);
     Some(lease)
 }
@@ -158,7 +166,8 @@ mod tests {
     }
 
     fn lift(record: &Record, fence: Fence) -> Option<Record> {
-        lifted(&lease(record), "orders", BARRIER, fence, NOW).map(|lease| codec::read(&lease).unwrap().unwrap())
+        lifted(&lease(record), "orders", BARRIER, fence, NOW)
+            .map(|lease| codec::read(&lease).unwrap().unwrap())
     }
 
     #[test]
@@ -175,6 +184,13 @@ mod tests {
         let owner = Owner::new("shop/web-0");
         let live = algebra::acquire(&Record::open(4, 7), &owner, NOW - 29_999, TERMS).unwrap();
         assert_eq!(lift(&live, 9), Some(Record { next_floor: BARRIER, ..live.clone() }));
+        let mut expected = lease(&live);
+        expected.annotations_mut().insert(codec::NEXT_FLOOR.into(), BARRIER.to_string());
+        assert_eq!(
+            lifted(&lease(&live), "orders", BARRIER, 9, NOW),
+            Some(expected),
+            "and nothing else changes"
+        );
         let renewed = algebra::renew(&live, owner.incarnation, 5, NOW + 60_000, TERMS).unwrap();
         assert!(renewed.next_floor > BARRIER && lift(&renewed, 9).is_none());
         let expired = algebra::acquire(&Record::open(4, 7), &owner, NOW - 30_000, TERMS).unwrap();

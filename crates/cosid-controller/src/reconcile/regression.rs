@@ -42,14 +42,16 @@ impl Reconciler {
         if let (Some(known), Some(found)) = (signs.watermark, found)
             && (found.next_floor < known.next_floor || found.fence < known.fence)
         {
-            let [known, found] = [known, found].map(|Watermark { next_floor, fence }| format!("{next_floor}/{fence}"));
+            let [known, found] =
+                [known, found].map(|Watermark { next_floor, fence }| format!("{next_floor}/{fence}"));
             return Ok(Some(format!("the pool's watermark was {known}, and is {found}")));
         }
         if signs.leases.is_empty() {
             return Ok(None);
         }
         let fresh = self.writes.read_leases(key).await?;
-        let fresh: BTreeMap<String, Lease> = fresh.into_iter().map(|lease| (lease.name_any(), lease)).collect();
+        let fresh: BTreeMap<String, Lease> =
+            fresh.into_iter().map(|lease| (lease.name_any(), lease)).collect();
         let lost: Vec<String> = signs
             .leases
             .iter()
@@ -63,7 +65,8 @@ impl Reconciler {
     async fn say_regressed(&self, pool: &SlotPool, signs: &Signs, how: &str) -> Result<(), Error> {
         let leases = signs.leases.values().map(AsRef::as_ref);
         // A slot whose next floor is implausible is not retired: its Lease is still there, and has it or not.
-        let (known, _) = keep(&Kept::of(pool.status.as_ref()), begin(pool)?, leases, &pool.name_any(), self.now()?);
+        let (known, _) =
+            keep(&Kept::of(pool.status.as_ref()), begin(pool)?, leases, &pool.name_any(), self.now()?);
         let known = Kept { retired: Default::default(), ..known };
         let known = known.merged(&Kept { watermark: signs.watermark.unwrap_or_default(), ..Kept::default() });
         if pool.is(STORE_REGRESSED) {
@@ -98,7 +101,11 @@ pub(super) fn note(lease: &Lease) -> Option<&String> {
 fn regression(known: &Lease, found: &Lease, pool: &str) -> Option<Regression> {
     let slot = codec::slot_of(found, pool)?;
     let (known, found) = (codec::read(known).ok()??, codec::read(found).ok()??);
-    went_back(&known, &found).then(|| Regression { slot, known: Mark::from(&known), found: Mark::from(&found) })
+    went_back(&known, &found).then(|| Regression {
+        slot,
+        known: Mark::from(&known),
+        found: Mark::from(&found),
+    })
 }
 
 /// The latest that anything known of these may be, Unix ms.

@@ -121,8 +121,10 @@ pub fn regressed(pool: &SlotPool, kept: &Kept, how: &str, now: Timestamp) -> Slo
 /// The status of a pool with a new barrier.
 #[must_use]
 pub fn recovered(pool: &SlotPool, kept: &Kept, barrier: Barrier, now: Timestamp) -> SlotPoolStatus {
-    let message =
-        format!("A barrier is above all that may have been lost: no slot begins below {}.", barrier.next_floor);
+    let message = format!(
+        "A barrier is above all that may have been lost: no slot begins below {}.",
+        barrier.next_floor
+    );
     let claim = Claim { kind: condition::STORE_REGRESSED, is: false, reason: "Recovered", message };
     let before = kept_in(pool, kept);
     let conditions = merged(&before.conditions, vec![claim], pool.metadata.generation, now);
@@ -156,7 +158,8 @@ fn ready(before: &SlotPoolStatus, deleting: bool, coming: usize, opened: usize) 
     let (is, reason, message) = if deleting {
         (false, "Deleting", "The pool is being deleted: no slot can be acquired.".to_owned())
     } else if is(before, condition::STORE_REGRESSED) {
-        let message = "The store was restored from a backup: no slot can be acquired before `kubectl cosid recover`.";
+        let message =
+            "The store was restored from a backup: no slot can be acquired before `kubectl cosid recover`.";
         (false, condition::STORE_REGRESSED, message.to_owned())
     } else if before.watermark.is_none() {
         (false, "NoWatermark", "What an earlier pool of this name used is still being read.".to_owned())

@@ -6,9 +6,7 @@ use crate::keeper::{
 };
 use crate::proof::bug;
 use crate::regress::{Mark, has_lost_window};
-use crate::{
-    Entry, Holding, Now, Record, Regression, Slot, SlotState, StoreError, Tenure, Terms, algebra,
-};
+use crate::{Entry, Holding, Now, Record, Regression, Slot, SlotState, StoreError, Tenure, Terms, algebra};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Held<V> {
@@ -247,7 +245,9 @@ fn standing<V>(entry: Option<Entry<V>>, slot: Slot, known: &Record, now: Now) ->
 /// an earlier holder: then this one began above, however early that one let go.
 fn above(known: &Record, mine: &Holding, found: &Record) -> Record {
     let seen = found.holding();
-    let same = seen.is_some_and(|seen| found.is_held_by(mine.owner.incarnation, known.fence) && seen.owner == mine.owner);
+    let same = seen.is_some_and(|seen| {
+        found.is_held_by(mine.owner.incarnation, known.fence) && seen.owner == mine.owner
+    });
     let floor = match seen {
         Some(seen) if same => mine.floor.max(seen.floor),
         _ => mine.floor.max(found.next_floor),

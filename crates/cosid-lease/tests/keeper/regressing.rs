@@ -2,15 +2,16 @@
 
 use cosid_lease::keeper::{Binding, PoolRefusal};
 use cosid_lease::{
-    Keeper, KeeperConfig, LossReason, Millis, Owner, PoolState, Record, Regression, Report, SlotState, StoreError,
-    algebra,
+    Keeper, KeeperConfig, LossReason, Millis, Owner, PoolState, Record, Regression, Report, SlotState,
+    StoreError, algebra,
 };
 
 use crate::rig::{BASE, Mode, Rig, TERMS, store};
 
 fn regressions(rig: &Rig) -> Vec<&Regression> {
     let all = rig.reports.iter();
-    all.filter_map(|report| if let Report::StoreRegressed(found) = report { Some(found) } else { None }).collect()
+    all.filter_map(|report| if let Report::StoreRegressed(found) = report { Some(found) } else { None })
+        .collect()
 }
 
 fn marks(regression: &Regression) -> [(u32, Millis); 2] {
@@ -73,13 +74,15 @@ fn a_put_back_of_unknown_outcome_leaves_the_ceiling_where_it_was_and_is_tried_on
 }
 
 #[test]
-fn a_slot_that_somebody_else_took_in_the_restored_store_is_closed_at_once_and_nothing_acquired_before_the_barrier() {
+fn a_slot_that_somebody_else_took_in_the_restored_store_is_closed_at_once_and_nothing_acquired_before_the_barrier()
+ {
     let (mut rig, _, last) = held();
     let open = Record::open(0, 5);
     let other = algebra::acquire(&open, &Owner::new("other"), BASE + 33_000, TERMS).unwrap();
     rig.store.put(0, Some(SlotState::Open(other.clone())));
     rig.run(41_000);
-    let lost = |report: &Report| matches!(report, Report::Lost { slot: 0, reason: LossReason::StoreRegressed(_) });
+    let lost =
+        |report: &Report| matches!(report, Report::Lost { slot: 0, reason: LossReason::StoreRegressed(_) });
     assert_eq!((rig.count(lost), rig.closes, rig.holds), (1, 1, 1));
     assert_eq!(rig.record(0), other, "the other's lease is left alone");
     rig.run(200_000);

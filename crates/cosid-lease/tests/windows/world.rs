@@ -73,7 +73,16 @@ impl World {
     pub(crate) fn new(slots: Slot, hosts: usize) -> Self {
         let terms = Terms { ttl: 30_000, tolerance: 1_000 };
         let (withheld, state) = (BTreeSet::new(), PoolState::Ready);
-        let pool = Pool { name: "ns/p".into(), bits: 10, first: 0, last: slots - 1, withheld, terms, state, barrier: 0 };
+        let pool = Pool {
+            name: "ns/p".into(),
+            bits: 10,
+            first: 0,
+            last: slots - 1,
+            withheld,
+            terms,
+            state,
+            barrier: 0,
+        };
         let store = MemoryStore::new(pool, || StoreTime { earliest: BASE, latest: BASE });
         let mut world = Self {
             store,
