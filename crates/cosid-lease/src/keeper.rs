@@ -344,14 +344,8 @@ impl<V: Clone> Keeper<V> {
             State::ClosingHeld(slot, record, version) => {
                 let give_up_at = now.mono.saturating_add(self.config.release_timeout);
                 let last_issued = if bug("release_forgets_what_was_issued") { 0 } else { last_issued };
-                self.state = State::Releasing(Releasing::start(
-                    slot,
-                    record,
-                    version,
-                    last_issued,
-                    now.mono,
-                    give_up_at,
-                ));
+                let releasing = Releasing::start(slot, record, version, last_issued, now.mono, give_up_at);
+                self.state = State::Releasing(releasing.held());
             }
             // Nothing is open in these states: a stray answer to an earlier close.
             other => self.state = other,

@@ -243,7 +243,7 @@ fn standing<V>(entry: Option<Entry<V>>, slot: Slot, known: &Record, now: Now) ->
 
 /// The known lease, with nothing lower than it is or was in the store. What the store shows in place of it may be from
 /// an earlier holder: then this one began above, however early that one let go.
-fn above(known: &Record, mine: &Holding, found: &Record) -> Record {
+pub(super) fn above(known: &Record, mine: &Holding, found: &Record) -> Record {
     let seen = found.holding();
     let same = seen.is_some_and(|seen| {
         found.is_held_by(mine.owner.incarnation, known.fence) && seen.owner == mine.owner

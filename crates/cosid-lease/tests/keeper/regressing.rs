@@ -137,6 +137,38 @@ fn an_acquisition_of_unknown_outcome_is_never_used_once_the_store_is_known_to_ha
 }
 
 #[test]
+fn a_window_that_the_store_has_lost_is_put_back_before_it_is_released() {
+    let before = |first: &Record| [first.clone(), Record::open(0, 5)];
+    for which in [0, 1] {
+        let (mut rig, first, last) = held();
+        let issued = last.next_floor - 7;
+        rig.last_issued = Some(issued);
+        rig.store.put(0, Some(SlotState::Open(before(&first)[which].clone())));
+        rig.stop();
+        rig.run(31_000);
+        assert_eq!((regressions(&rig).len(), rig.times("put back").len()), (1, 1));
+        assert_eq!(
+            rig.record(0),
+            Record {
+                tenure: cosid_lease::Tenure::Free { last_key: Some("a".into()) },
+                ..Record::open(2, issued)
+            }
+        );
+    }
+}
+
+#[test]
+fn a_release_that_meets_somebody_else_in_a_restored_store_leaves_it_alone_and_says_so() {
+    let (mut rig, _, _) = held();
+    let other = algebra::acquire(&Record::open(0, 5), &Owner::new("other"), BASE + 29_000, TERMS).unwrap();
+    rig.store.put(0, Some(SlotState::Open(other.clone())));
+    rig.stop();
+    rig.run(31_000);
+    assert_eq!((regressions(&rig).len(), rig.record(0)), (1, other));
+    assert!(rig.finished_at.is_some());
+}
+
+#[test]
 fn a_store_that_is_away_is_no_store_that_went_back() {
     let (mut rig, _, _) = held();
     rig.mode = Mode::Failing(StoreError::Unknown("away".into()));
