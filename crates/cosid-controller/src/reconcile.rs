@@ -145,6 +145,9 @@ impl Reconciler {
         let still_missing = provision::missing(&model, &slots).len().saturating_sub(occupied.len());
         let found = Found { slots: &slots, missing: still_missing, occupied: &occupied };
         self.say(&pool, &model, found).await?;
+        if model.state == PoolState::Regressed && self.bar(key).await? > 0 {
+            return Ok(Some(LEAST_PAUSE));
+        }
         if outdated > 0 {
             return Ok(NOW);
         }

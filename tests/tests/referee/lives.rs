@@ -1,6 +1,6 @@
 //! What the controller alone may do, and what not even it may.
 
-use cosid_kube::codec::{FINALIZER, NEXT_FLOOR, STORE_REGRESSED};
+use cosid_kube::codec::{BARRED, FINALIZER, NEXT_FLOOR, STORE_REGRESSED};
 use cosid_kube::pool::{SlotRange, Watermark};
 use cosid_kube::{SlotPoolSpec, codec};
 use cosid_tests::ground::Ground;
@@ -59,6 +59,20 @@ pub(crate) fn after_a_restore_holders_put_back_and_the_controller_lifts(ground: 
     court.write(&controller, &fence(free(), 7).with(NEXT_FLOOR, at + 9));
     let (code, said) = court.refusal(&controller, &fence(free(), 7).with(NEXT_FLOOR, at + 8));
     assert!(code == 422 && said.contains("nobody lowers a next floor"), "{code} {said}");
+    // A bar: no acquisition, and nobody else takes it off.
+    let (code, said) = court.refusal(&pod, &free().with(BARRED, "x"));
+    assert!(code == 403 && said.contains("does not hold this one"), "{code} {said}");
+    court.write(&controller, &free().with(BARRED, "x"));
+    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now));
+    assert!(code == 422 && said.contains("`kubectl cosid recover orders -n restored`"), "{code} {said}");
+    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now).without(BARRED));
+    assert!(
+        code == 403 && said.contains("only the cosid controller takes cosid.dev/barred off"),
+        "{code} {said}"
+    );
+    let back = court.write(&pod, &pod.acquisition(&free(), now).with(STORE_REGRESSED, "before"));
+    court.write(&pod, &pod.release(&back, now));
+    court.write(&controller, &free().without(BARRED).without(STORE_REGRESSED));
     // Several changes of hands at once: only with a note that is new, and not to the end of all fences.
     let ahead = |by| fence(pod.acquisition(&free(), now), by);
     for lease in [ahead(2), ahead(65_536).with(STORE_REGRESSED, "a")] {

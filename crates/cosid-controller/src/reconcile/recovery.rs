@@ -124,7 +124,7 @@ fn request(pool: &SlotPool) -> Option<(String, Request)> {
 /// is so already. Who holds it keeps it, and finishes its window.
 fn lifted(lease: &Lease, pool: &str, barrier: Millis, fence: Fence, now: Millis) -> Option<Lease> {
     let SlotState::Open(record) = codec::decode(lease, pool) else { return None };
-    let is_noted = note(lease).is_some();
+    let is_marked = note(lease).is_some() || lease.annotations().contains_key(codec::BARRED);
     let next_floor = record.next_floor.max(barrier);
     let lifted = match record.live(now) {
         Some(_) => Record { next_floor, ..record.clone() },
@@ -137,7 +137,7 @@ fn lifted(lease: &Lease, pool: &str, barrier: Millis, fence: Fence, now: Millis)
             tenure: Tenure::Free { last_key: record.last_key().map(str::to_owned) },
         },
     };
-    if lifted == record && !is_noted {
+    if lifted == record && !is_marked {
         return None;
     }
     let ttl = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(1);
@@ -145,6 +145,7 @@ fn lifted(lease: &Lease, pool: &str, barrier: Millis, fence: Fence, now: Millis)
     let pod = lease.annotations().get(codec::POD_UID).map(String::as_str);
     let mut lease = codec::encode(lease, &lifted, ttl, pod).ok()?;
     lease.annotations_mut().remove(codec::STORE_REGRESSED);
+    lease.annotations_mut().remove(codec::BARRED);
     Some(lease)
 }
 
@@ -153,6 +154,7 @@ mod tests {
     use cosid_kube::SlotPoolSpec;
     use cosid_lease::{Owner, Terms, algebra};
 
+    use super::super::regression::barred;
     use super::*;
 
     const NOW: Millis = 1_700_000_000_000;
@@ -200,13 +202,15 @@ mod tests {
     }
 
     #[test]
-    fn a_holders_note_goes_with_the_barrier() {
+    fn a_holders_note_and_the_bar_go_with_the_barrier() {
         let owner = Owner::new("shop/web-0");
         let live = algebra::acquire(&Record::open(4, BARRIER), &owner, NOW, TERMS).unwrap();
         let mut noted = lease(&live);
         noted.annotations_mut().insert(codec::STORE_REGRESSED.into(), "slot 3 was".into());
+        let noted = barred(&noted, "orders").unwrap();
+        assert_eq!(barred(&noted, "orders"), None, "once");
         let lifted = lifted(&noted, "orders", BARRIER, 0, NOW).unwrap();
-        assert_eq!((note(&lifted), codec::read(&lifted).unwrap()), (None, Some(live)));
+        assert_eq!(lifted, lease(&live));
     }
 
     #[test]

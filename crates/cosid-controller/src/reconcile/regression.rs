@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cosid_kube::codec;
 use cosid_kube::pool::{STORE_REGRESSED, SlotPool, Watermark};
 use cosid_lease::regress::{Mark, went_back};
-use cosid_lease::{Millis, Regression};
+use cosid_lease::{Millis, Regression, SlotState};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 
@@ -14,6 +15,7 @@ use super::{Reconciler, begin, status};
 use crate::Error;
 use crate::events::Fact;
 use crate::index::{PoolKey, PoolView, Signs};
+use crate::writes::CALLS_AT_ONCE;
 
 impl Reconciler {
     /// Judges what speaks for a store that went backwards. If it did, what was known of the pool's slots goes into its
@@ -62,6 +64,21 @@ impl Reconciler {
         Ok(lost.first().map(|first| format!("{first}{more}")))
     }
 
+    /// Bars the slots of a pool whose store went backwards. Gives how many are still to be: those that changed meanwhile.
+    pub(super) async fn bar(&self, key: &PoolKey) -> Result<usize, Error> {
+        let leases = self.writes.index().view(key).leases;
+        let barred: Vec<Lease> = leases.values().filter_map(|lease| barred(lease, &key.name)).collect();
+        stream::iter(barred)
+            .map(async |lease| match self.writes.put_lease(&lease, "lease-barred").await {
+                Ok(()) => Ok(0),
+                Err(Error::Conflict(_)) => Ok(1),
+                Err(error) => Err(error),
+            })
+            .buffer_unordered(CALLS_AT_ONCE)
+            .try_fold(0, async |sum, one| Ok(sum + one))
+            .await
+    }
+
     async fn say_regressed(&self, pool: &SlotPool, signs: &Signs, how: &str) -> Result<(), Error> {
         let leases = signs.leases.values().map(AsRef::as_ref);
         // A slot whose next floor is implausible is not retired: its Lease is still there, and has it or not.
@@ -84,6 +101,18 @@ impl Reconciler {
         self.announcer.tell(pool, &Fact::StoreRegressed { message });
         Ok(())
     }
+}
+
+/// The Lease with a bar on it, which makes the API server refuse an acquisition of its slot by whoever did not ask the pool;
+/// `None` where it has one, or nobody could acquire it anyway. A write that is on its way fails by it too.
+pub(super) fn barred(lease: &Lease, pool: &str) -> Option<Lease> {
+    let SlotState::Open(_) = codec::decode(lease, pool) else { return None };
+    if lease.annotations().contains_key(codec::BARRED) {
+        return None;
+    }
+    let mut lease = lease.clone();
+    lease.annotations_mut().insert(codec::BARRED.to_owned(), STORE_REGRESSED.to_owned());
+    Some(lease)
 }
 
 /// What a holder noted when it put its lease back.
