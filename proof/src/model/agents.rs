@@ -253,6 +253,7 @@ impl State {
             withheld: BTreeSet::new(),
             terms: TERMS,
             state: PoolState::Ready,
+            barrier: 0,
         }
     }
 
@@ -261,7 +262,7 @@ impl State {
         match request {
             Request::Load => Ok(Reply::Loaded(self.slots.clone())),
             Request::Read { slot } => Ok(Reply::Read(self.slots[index(*slot)].clone())),
-            Request::Write { slot, version, record } => {
+            Request::Write { slot, version, record } | Request::PutBack { slot, version, record, .. } => {
                 let stored = &mut self.slots[index(*slot)];
                 if !stored.exists {
                     return Err(StoreError::Gone);
