@@ -13,7 +13,7 @@ use cosid_lease::keeper::Binding;
 use cosid_lease::{Holding, Millis, Slot};
 use serde::Serialize;
 
-use crate::directory::{remove_if_there, replace};
+use crate::directory::{read_file, remove_if_there, replace};
 use crate::error::Error;
 use crate::proof::bug;
 use crate::status::{LeaseView, StatusBoard};
@@ -117,7 +117,7 @@ impl Window {
         let keep = resumed.as_ref().map(|(_, file)| file.as_str());
         self.clear_pages(keep)?;
         if resumed.is_none() {
-            remove_if_there(&self.state_path())?;
+            warned(remove_if_there(&self.state_path()));
         }
         Ok(resumed.map(|(resumable, _)| resumable))
     }
@@ -128,7 +128,8 @@ impl Window {
     /// [`Error::Io`].
     pub(crate) fn clear(&self) -> Result<(), Error> {
         self.clear_pages(None)?;
-        remove_if_there(&self.state_path())
+        warned(remove_if_there(&self.state_path()));
+        Ok(())
     }
 
     /// Takes a static slot, whose page is this file.
@@ -300,7 +301,7 @@ impl Window {
 
     fn saved(&self) -> Option<Saved> {
         let path = self.state_path();
-        let text = fs::read(&path).ok()?;
+        let text = read_file(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
             Ok(saved) if !is_this_boot(&saved) => None,
             Ok(saved) if self.is_its_directory(&saved) => Some(saved),
@@ -374,10 +375,15 @@ impl Window {
             if !(is("page") || is("draft")) || keep.is_some_and(|keep| name == keep) {
                 continue;
             }
+            // Apps write here too: what is no file is none of ours, and opening it could block.
+            if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+                tracing::warn!("{}: an app left something here that is no page; remove it", path.display());
+                continue;
+            }
             if let Ok(page) = PageOwner::open(&path) {
                 let _ = page.close();
             }
-            remove_if_there(&path)?;
+            warned(remove_if_there(&path));
         }
         Ok(())
     }
@@ -389,6 +395,13 @@ impl Window {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Each change is one assignment: a panic elsewhere leaves nothing half done.
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An app that shares the directory can make a removal fail: that is no reason to serve nobody.
+fn warned(removal: Result<(), Error>) {
+    if let Err(error) = removal {
+        tracing::warn!("{error}");
     }
 }
 
