@@ -3,8 +3,7 @@
 mod saved;
 mod sheet;
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use cosid_lease::keeper::Binding;
 use cosid_lease::{Fence, Holding, Millis, Slot};
 use serde::Serialize;
 
-use crate::directory::{remove_if_there, replace};
+use crate::directory::{read_file, remove_if_there, replace};
 use crate::error::Error;
 use crate::proof::bug;
 use crate::status::{LeaseView, StatusBoard};
@@ -23,9 +22,6 @@ use sheet::Sheet;
 
 /// How often a page that could not be made is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Many times what a state has, bytes.
-const MOST_STATE_BYTES: u64 = 64 * 1024;
 
 /// The page, shared by the keeper's driver and the socket's requests.
 #[derive(Clone)]
@@ -121,7 +117,7 @@ impl Window {
         let keep = resumed.as_ref().map(|(_, file)| file.as_str());
         self.clear_pages(keep)?;
         if resumed.is_none() {
-            remove_if_there(&self.state_path())?;
+            warned(remove_if_there(&self.state_path()));
         }
         Ok(resumed.map(|(resumable, _)| resumable))
     }
@@ -132,7 +128,8 @@ impl Window {
     /// [`Error::Io`].
     pub(crate) fn clear(&self) -> Result<(), Error> {
         self.clear_pages(None)?;
-        remove_if_there(&self.state_path())
+        warned(remove_if_there(&self.state_path()));
+        Ok(())
     }
 
     /// Takes a static slot, whose page is this file.
@@ -304,8 +301,7 @@ impl Window {
 
     fn saved(&self) -> Option<Saved> {
         let path = self.state_path();
-        let mut text = Vec::new();
-        File::open(&path).ok()?.take(MOST_STATE_BYTES).read_to_end(&mut text).ok()?;
+        let text = read_file(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
             Ok(saved) if !is_this_boot(&saved) => None,
             Ok(saved) if self.is_its_directory(&saved) => Some(saved),
@@ -384,10 +380,15 @@ impl Window {
             if !(is("page") || is("draft")) || keep.is_some_and(|keep| name == keep) {
                 continue;
             }
+            // Apps write here too: what is no file is none of ours, and opening it could block.
+            if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+                tracing::warn!("{}: an app left something here that is no page; remove it", path.display());
+                continue;
+            }
             if let Ok(page) = PageOwner::open(&path) {
                 let _ = page.close();
             }
-            remove_if_there(&path)?;
+            warned(remove_if_there(&path));
         }
         Ok(())
     }
@@ -405,6 +406,13 @@ impl Window {
 /// The file name of a binding's page.
 fn page_name(slot: Slot, fence: Fence) -> String {
     format!("slot-{slot}-fence-{fence}.page")
+}
+
+/// An app that shares the directory can make a removal fail: that is no reason to serve nobody.
+fn warned(removal: Result<(), Error>) {
+    if let Err(error) = removal {
+        tracing::warn!("{error}");
+    }
 }
 
 fn is_this_boot(saved: &Saved) -> bool {

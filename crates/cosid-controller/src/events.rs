@@ -79,7 +79,8 @@ impl Fact {
                 Warning,
                 "Exhausted",
                 "Count",
-                "Every slot is held or withheld: newcomers wait. A larger slot range gives room at once."
+                "Every slot is held or withheld: newcomers wait. A larger slot range gives room at once, where the layout has \
+                 bits for more slots; else use another pool beside this one."
                     .to_owned(),
             ),
             Self::DeletionWaits => (

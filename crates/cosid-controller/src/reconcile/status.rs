@@ -76,7 +76,7 @@ pub fn status(pool: &SlotPool, model: &Pool, found: Found<'_>, now: Timestamp) -
         is: !deleting && free + cooling + coming == 0,
         reason: if free + cooling + coming == 0 { "NoFreeSlot" } else { "FreeSlots" },
         message: if free + cooling + coming == 0 {
-            "Every slot is held or withheld; a slot comes free when its holder goes. A larger slot range gives room at once.".to_owned()
+            "Every slot is held or withheld; a slot comes free when its holder goes. A larger slot range gives room at once, where the layout has bits for more slots; else use another pool beside this one.".to_owned()
         } else {
             "Slots can be acquired.".to_owned()
         },
@@ -189,8 +189,12 @@ fn quarantined(slots: &Slots, occupied: &[Slot]) -> Claim {
         message.push_str(&format!("; and {more} more"));
     }
     if is {
-        message
-            .push_str(". Mend the Lease, or delete it: its slot is retired where its floor can't be known.");
+        // Nobody but the controller may delete a pool's Lease: the referee asks for its name.
+        message.push_str(
+            ". Mend the Lease, or delete it: its slot is retired where its floor can't be known. A cluster's administrator \
+             deletes it so: kubectl delete lease POOL-SLOT --namespace NAMESPACE \
+             --as=system:serviceaccount:CONTROLLERS-NAMESPACE:cosid-controller",
+        );
         Claim { kind: condition::QUARANTINED, is, reason: "SlotsPassedOver", message }
     } else {
         Claim {

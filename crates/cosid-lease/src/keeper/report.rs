@@ -242,7 +242,8 @@ impl fmt::Display for Report {
             Self::Exhausted { pool, size, wait: Some(wait), .. } => write!(
                 f,
                 "pool {pool} is exhausted: all its {size} slots are taken; the earliest expires in {wait} ms. \
-                 Waiting; a larger slot range gives room at once"
+                 Waiting; a larger slot range gives room at once where the layout has bits for more slots, \
+                 else another pool does"
             ),
             Self::Exhausted { pool, size, wait: None, .. } => write!(
                 f,
