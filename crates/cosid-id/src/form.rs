@@ -77,6 +77,14 @@ impl Form {
     ///
     /// Where clocks go back an hour comes twice: a time in it is written, but not read.
     ///
+    /// ```
+    /// use cosid_id::{Form, Layout, Zone};
+    ///
+    /// let form = Form::friendly(Layout::MILLISECOND, Zone::east_minutes(8 * 60)?)?;
+    /// assert_eq!(form.format("295913926632165376".parse()?)?, "20220320133617924-5-0");
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::BadForm`] for a layout that goes on beyond the year 9998.
     pub fn friendly(layout: Layout, zone: Zone) -> Result<Self, Error> {
@@ -168,18 +176,9 @@ impl Form {
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn format(&self, id: Id) -> Result<String, Error> {
-        if let (Body::Digits(radix, width), true) = (&self.body, self.is_bare()) {
-            self.layout.check_id(id)?;
-            return Ok(radix.digits(id.get(), *width).as_str().to_owned());
-        }
         let mut text = String::with_capacity(32 + self.prefix.len() + self.suffix.len());
         self.append(id, &mut text)?;
         Ok(text)
-    }
-
-    /// Nothing around the ID: its text is then made in one piece.
-    const fn is_bare(&self) -> bool {
-        self.prefix.is_empty() && self.suffix.is_empty() && self.date.is_none()
     }
 
     /// Appends the text of an ID to another; with room for it, nothing is allocated. After an error nothing was
@@ -212,7 +211,9 @@ impl Form {
                 friendly.push(parts.timestamp(), parts.slot(), parts.sequence(), to);
             }
         }
-        to.push_str(&self.suffix);
+        if !self.suffix.is_empty() {
+            to.push_str(&self.suffix);
+        }
         Ok(())
     }
 

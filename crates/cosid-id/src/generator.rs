@@ -123,7 +123,30 @@ impl<C: Clock> Generator<C> {
         Self { gate: gate.map(|gate| Word::new(gate, Gate::word)), gate_number, ..self }
     }
 
-    /// The next ID. Never blocks and never sleeps.
+    /// The next ID. Never blocks and never sleeps. Why there is none now, until when, and what to do, is in the error.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, NextError, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// # let generator = Generator::new(owner.page().clone(), cell)?;
+    /// match generator.try_next() {
+    ///     Ok(id) => println!("{id}"),
+    ///     // The tick is used up, or the window is not open yet (or no longer): time may help.
+    ///     Err(NextError::Wait(wait)) => match wait.remaining() {
+    ///         Some(time) => println!("{wait}: in {time:?}"),
+    ///         None => println!("{wait}: when the agent has renewed"),
+    ///     },
+    ///     // Time does not help.
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// See [`NextError`].
@@ -152,6 +175,24 @@ impl<C: Clock> Generator<C> {
     /// As many IDs as the current tick still has, at most `want` and at least one, taken in one atomic
     /// operation. Their sequences follow each other without a gap. Never blocks.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, NextError, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// # let generator = Generator::new(owner.page().clone(), cell)?;
+    /// let range = generator.try_range(100)?;
+    /// assert!((1..=100).contains(&range.len()));
+    /// for id in range {
+    ///     println!("{id}");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// See [`NextError`]; [`NextError::BadCount`] unless `want` is 1 to [`MAX_BATCH`].
     pub fn try_range(&self, want: usize) -> Result<IdRange, NextError> {
@@ -177,6 +218,22 @@ impl<C: Clock> Generator<C> {
     }
 
     /// The next ID, waited for at most `timeout`. Blocks; while it waits it sleeps.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, NextError, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// # let generator = Generator::new(owner.page().clone(), cell)?;
+    /// let (first, second) = (generator.next(Duration::from_secs(1))?, generator.next(Duration::from_secs(1))?);
+    /// assert!(first < second);
+    /// assert_eq!(second.slot(&Layout::MILLISECOND)?, 5);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// What [`Generator::try_next`] said last when the time was over; at once if waiting cannot help.
@@ -226,6 +283,22 @@ impl<C: Clock> Generator<C> {
 
     /// Fills a whole buffer of 1 to [`MAX_BATCH`] places, one atomic operation for each tick it needs, within
     /// `timeout`. Blocks; while it waits it sleeps.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, NextError, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// # let generator = Generator::new(owner.page().clone(), cell)?;
+    /// let mut ids = [0; 10_000];
+    /// generator.fill(&mut ids, Duration::from_secs(1))?;
+    /// assert!(ids.is_sorted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Generator::next`]. The IDs in the buffer are then lost to others, which hurts nobody.

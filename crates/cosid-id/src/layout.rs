@@ -172,7 +172,15 @@ impl Layout {
         self.ticks_to(floor).map_or(0, |tick| tick + u64::from(!half))
     }
 
-    /// Puts an ID together.
+    /// Puts an ID together, from Unix ms (rounded down to the unit), slot and sequence.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let id = Layout::MILLISECOND.compose(1_647_754_577_924, 5, 0)?;
+    /// assert_eq!(id.to_string(), "295913926632165376");
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::BeforeEpoch`], [`Error::PastLayout`], [`Error::SlotTooLarge`], [`Error::SequenceTooLarge`].
@@ -192,6 +200,14 @@ impl Layout {
     }
 
     /// Takes an ID apart.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let parts = Layout::MILLISECOND.decompose("295913926632165376".parse()?)?;
+    /// assert_eq!((parts.timestamp(), parts.slot(), parts.sequence()), (1_647_754_577_924, 5, 0));
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.

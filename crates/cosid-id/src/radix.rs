@@ -30,16 +30,14 @@ impl Radix {
     }
 
     /// A number below 2^63 with at least `width` digits, zeros in front (at most [`MAX_WIDTH`]).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn digits(self, value: u64, width: usize) -> Digits {
-        let digits = match self {
-            Self::R10 => radix10(value),
-            Self::R36 => radix36(value),
-            Self::R62 => widened(radix62(value)),
+        let (digits, needed) = match self {
+            Self::R10 => (radix10(value), WIDTHS_10.of(value)),
+            Self::R36 => (radix36(value), WIDTHS_36.of(value)),
+            Self::R62 => (radix62_widened(value), WIDTHS_62.of(value)),
         };
-        // The last digit is always written.
-        let zeros = zeros_in_front(&digits).min(MAX_WIDTH - 1);
-        Digits { digits, start: zeros.min(MAX_WIDTH - width) }
+        Digits { digits, start: MAX_WIDTH - needed.max(width).min(MAX_WIDTH) }
     }
 
     /// Appends what [`Radix::digits`] makes.
@@ -84,21 +82,44 @@ impl Digits {
     }
 }
 
-/// Counted as one number is, not byte by byte.
-#[inline]
-fn zeros_in_front(digits: &[u8; MAX_WIDTH]) -> usize {
-    let [a, b, c, d, rest @ ..] = *digits;
-    let front = u32::from_be_bytes([a, b, c, d]) ^ u32::from_be_bytes([b'0'; 4]);
-    let rest = u128::from_be_bytes(rest) ^ u128::from_be_bytes([b'0'; 16]);
-    let bits = if front == 0 { 32 + rest.leading_zeros() } else { front.leading_zeros() };
-    bits as usize / 8
+/// How many digits numbers have, by a table: to count the zeros of digits that were just written one by one would have to
+/// wait until they all are.
+struct Widths {
+    /// Digits of the largest number of so many bits.
+    by_bits: [u8; 65],
+    /// The smallest number with so many digits, from one on.
+    smallest: [u64; MAX_WIDTH + 1],
 }
 
-#[inline]
-fn widened<const N: usize>(digits: [u8; N]) -> [u8; MAX_WIDTH] {
-    let mut all = [b'0'; MAX_WIDTH];
-    all[MAX_WIDTH - N..].copy_from_slice(&digits);
-    all
+static WIDTHS_10: Widths = Widths::new(10);
+static WIDTHS_36: Widths = Widths::new(36);
+static WIDTHS_62: Widths = Widths::new(62);
+
+impl Widths {
+    const fn new(base: u64) -> Self {
+        let (mut by_bits, mut smallest) = ([1; 65], [0; MAX_WIDTH + 1]);
+        let (mut power, mut width) = (base, 2);
+        while width <= MAX_WIDTH {
+            smallest[width] = power;
+            let mut bits = power.ilog2() as usize + 1;
+            while bits <= 64 {
+                by_bits[bits] += 1;
+                bits += 1;
+            }
+            width += 1;
+            power = match power.checked_mul(base) {
+                Some(power) => power,
+                None => break,
+            };
+        }
+        Self { by_bits, smallest }
+    }
+
+    #[inline]
+    fn of(&self, value: u64) -> usize {
+        let most = usize::from(self.by_bits[(u64::BITS - value.leading_zeros()) as usize]);
+        most - usize::from(value < self.smallest[most])
+    }
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "a remainder, below 4,000")]
@@ -172,7 +193,8 @@ fn radix36(value: u64) -> [u8; MAX_WIDTH] {
     let first = ALPHABET[remainder(upper / PAIR.pow(3), 36)];
     let ([b, c], [d, e], [f, g]) = (pair(upper / PAIR.pow(2)), pair(upper / PAIR), pair(upper));
     let ([h, i], [j, k], [l, m]) = (pair(lower / PAIR.pow(2)), pair(lower / PAIR), pair(lower));
-    widened([first, b, c, d, e, f, g, h, i, j, k, l, m])
+    let z = b'0';
+    [z, z, z, z, z, z, z, first, b, c, d, e, f, g, h, i, j, k, l, m]
 }
 
 /// A number below 2^63 as 11 digits.
@@ -185,6 +207,13 @@ pub(crate) fn radix62(value: u64) -> [u8; WIDTH_62] {
     let ([b, c], [d, e]) = (pair(upper / PAIR), pair(upper));
     let ([f, g], [h, i], [j, k]) = (pair(lower / PAIR.pow(2)), pair(lower / PAIR), pair(lower));
     [first, b, c, d, e, f, g, h, i, j, k]
+}
+
+/// The same, with zeros in front.
+#[inline]
+fn radix62_widened(value: u64) -> [u8; MAX_WIDTH] {
+    let (z, [a, b, c, d, e, f, g, h, i, j, k]) = (b'0', radix62(value));
+    [z, z, z, z, z, z, z, z, z, a, b, c, d, e, f, g, h, i, j, k]
 }
 
 #[cfg(test)]
