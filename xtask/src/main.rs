@@ -12,6 +12,7 @@ mod commands {
     pub(crate) mod demo;
     pub(crate) mod drill;
     pub(crate) mod footprint;
+    pub(crate) mod fuzz;
     pub(crate) mod image;
     pub(crate) mod proof;
     pub(crate) mod test;
@@ -39,6 +40,10 @@ enum Command {
     ClientCheck(commands::client_check::ClientCheck),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
+    /// The fuzz tests, a minute each, with other inputs each time
+    Fuzz(commands::fuzz::Fuzz),
+    /// The pure code under Miri, which needs a nightly toolchain
+    Miri(commands::fuzz::Miri),
     /// The model checker: every history of a few owners and controllers, up to a bound
     Model(commands::proof::Model),
     /// The simulator: random histories of whole pods and controllers on virtual time
@@ -64,6 +69,8 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run(),
         Command::ClientCheck(check) => check.run(),
         Command::Footprint(footprint) => footprint.run(),
+        Command::Fuzz(fuzz) => fuzz.run(),
+        Command::Miri(miri) => miri.run(),
         Command::Model(model) => model.run(),
         Command::Sim(sim) => sim.run(),
     };

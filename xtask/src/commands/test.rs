@@ -45,9 +45,13 @@ impl Test {
         }
         // What is behind features that no program here has: time zones by name; waiting in async programs.
         cargo(&["test", "-p", "cosid-id", "-p", "cosid-client", "--all-features", "--locked"], &[])?;
-        // The page's words under every interleaving; another build, since loom replaces the atomics.
+        // The page's words under every interleaving, and that faults in them are found; another build, since loom replaces
+        // the atomics.
         let words = ["test", "-p", "cosid-id", "--release", "--locked", "--test", "loom"];
-        cargo(&[&words[..], &["--target-dir", "target/loom"]].concat(), &[("RUSTFLAGS", "--cfg loom")])?;
+        cargo(
+            &[&words[..], &["--target-dir", "target/loom"]].concat(),
+            &[("RUSTFLAGS", "--cfg loom --cfg cosid_proof")],
+        )?;
         let options = demo::Options { memory: self.memory, context: None, no_nodes: true };
         progress::step("the demo without nodes", |_| demo::run(&options))?;
         if nodes {

@@ -21,12 +21,12 @@ const CHECKED: usize = 432;
 fn page() {
     let dir = tempfile::tempdir().unwrap();
     Target::new("page", env!("CARGO_MANIFEST_DIR"))
-        .mend(mend_checksum)
+        .mend(|page| mend_checksum(page))
         .inputs(400)
         .run(|input| page_of(dir.path(), input));
 }
 
-fn mend_checksum(page: &mut Vec<u8>) {
+fn mend_checksum(page: &mut [u8]) {
     if page.len() >= CHECKED + 8 {
         let hash = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let checksum = page[..CHECKED].iter().fold(0xcbf2_9ce4_8422_2325, hash);
