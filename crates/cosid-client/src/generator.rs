@@ -4,7 +4,7 @@
 mod awaiting;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,10 @@ const FIRST_NAP: Duration = Duration::from_millis(1);
 const LONGEST_NAP: Duration = Duration::from_millis(10);
 /// How often a thread looks whether another one has found the new page.
 const FOLLOWER_NAP: Duration = Duration::from_millis(1);
-/// A window that is not moved on for this long may belong to an agent that has gone without closing its page.
-const ASK_AFTER: Duration = Duration::from_millis(500);
+/// A window that is not moved on for this long may belong to an agent that has gone without closing its page. Nor is the
+/// agent asked about it more often.
+const ASK_AFTER: Duration = Duration::from_millis(ASK_AFTER_MS);
+const ASK_AFTER_MS: u64 = 500;
 
 /// Makes the IDs of one name. Cheap to clone; clones, and generators that the same client gave out for the same
 /// name, move to a new page together. Threads may share one, and a process may fork at any time.
@@ -247,6 +249,9 @@ pub(crate) struct Named {
     /// For whom a thread asks it on behalf of tasks.
     #[cfg(feature = "async")]
     asking: Seat,
+    made: Instant,
+    /// When it may be asked about a window that stands still, ms since `made`.
+    ask_at: AtomicU64,
 }
 
 impl Named {
@@ -266,6 +271,8 @@ impl Named {
             seat: Seat::default(),
             #[cfg(feature = "async")]
             asking: Seat::default(),
+            made: Instant::now(),
+            ask_at: AtomicU64::new(0),
         }
     }
 
@@ -289,7 +296,8 @@ impl Named {
     ) -> Result<T, Error> {
         loop {
             let current = self.current.load();
-            let wait = match attempt(&current, bound.left().min(ASK_AFTER)) {
+            // A short call keeps half of its time for the question: else a program that makes no other would never ask.
+            let wait = match attempt(&current, bound.left().min(ASK_AFTER).min(bound.half())) {
                 Ok(made) => return Ok(made),
                 Err(NextError::SlotLost) => {
                     self.move_on(&current, bound)?;
@@ -301,7 +309,7 @@ impl Named {
             if bound.left().is_zero() {
                 return Err(Error::NotYet(wait));
             }
-            if matches!(wait, Wait::AboveCeiling { .. }) {
+            if matches!(wait, Wait::AboveCeiling { .. }) && self.may_ask() {
                 self.look_for_other_page(&current, bound);
             }
         }
@@ -329,6 +337,14 @@ impl Named {
             thread::sleep(FOLLOWER_NAP);
         }
         Ok(())
+    }
+
+    /// Whether it is time to ask about a window that stands still, if it does.
+    fn may_ask(&self) -> bool {
+        let now = u64::try_from(self.made.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let due = self.ask_at.load(Ordering::Relaxed);
+        let next = now.saturating_add(ASK_AFTER_MS);
+        now >= due && self.ask_at.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// For an open page whose window stands still: asks once, if nobody does, whether the agent has another. An
@@ -408,6 +424,10 @@ impl Bound {
 
     fn elapsed(&self) -> Duration {
         self.start.elapsed()
+    }
+
+    fn half(&self) -> Duration {
+        self.timeout / 2
     }
 
     fn left(&self) -> Duration {

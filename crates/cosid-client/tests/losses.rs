@@ -6,7 +6,7 @@ mod support;
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, fs, hint, thread};
 
 use cosid_client::{Client, Error, Generator, NextError};
@@ -125,6 +125,28 @@ fn a_page_whose_agent_went_without_closing_it_is_left_when_its_window_ends() {
     assert_eq!(orders.slot(), 3);
     agent.forget_slot();
     assert_eq!(slot_of(orders.next_id().unwrap()), 4);
+}
+
+#[test]
+fn such_a_page_is_left_by_short_calls_too_and_the_agent_is_not_asked_in_each() {
+    let agent = FakeAgent::start();
+    agent.shut_window();
+    let orders = orders(&agent).with_timeout(Duration::from_millis(40));
+    let start = Instant::now();
+    for _ in 0..30 {
+        assert!(matches!(orders.next_id(), Err(Error::NotYet(_))));
+    }
+    let asked = agent.puts() - 1;
+    assert!(asked >= 1 && asked as u128 <= 1 + start.elapsed().as_millis() / 500, "{asked} times");
+
+    agent.forget_slot();
+    let id = loop {
+        match orders.next_id() {
+            Ok(id) => break id,
+            Err(error) => assert!(error.is_transient() && start.elapsed() < LONG, "{error}"),
+        }
+    };
+    assert_eq!(slot_of(id), 4);
 }
 
 #[test]

@@ -177,9 +177,9 @@ fn agent_upgraded(ground: &Ground, setting: Setting) {
 /// 24 agents on 32 slots, one of them killed every second; every other time its directory goes with it, so that it comes
 /// back as somebody else.
 fn storm(ground: &Ground, setting: Setting) {
-    let mut stage = Stage::set(ground, setting, 32, 6);
+    let (count, ttl) = if setting.full { (24, 6) } else { (8, 3) };
+    let mut stage = Stage::set(ground, setting, 32, ttl);
     let mut chance = setting.chance();
-    let count = if setting.full { 24 } else { 8 };
     let mut agents: Vec<Agent> =
         (0..count).map(|number| stage.space.agent(&format!("web-{number}"), &["--pool", POOL])).collect();
     // Whoever loses its directory goes on to its ceiling on the old page, and then finds the new one. A slot that was
@@ -205,6 +205,8 @@ fn storm(ground: &Ground, setting: Setting) {
     for agent in &agents {
         agent.wait_held();
     }
+    // Until the last of the old pages has come to its ceiling.
+    thread::sleep(stage.ttl + TOLERANCE + Duration::from_secs(1));
     println!("{}: {kills} agents killed", setting.name);
     let all: Vec<&Agent> = agents.iter().collect();
     stage.finish(&all);
