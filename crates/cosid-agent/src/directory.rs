@@ -108,9 +108,7 @@ fn lock(directory: &Path) -> Result<File, Error> {
 /// Removes a file that may not be there.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("can't remove", path)(error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("can't remove", path)(error)),
         _ => Ok(()),
     }
 }
