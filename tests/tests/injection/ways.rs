@@ -80,13 +80,22 @@ fn bad() -> Vec<Value> {
             pod["spec"]["containers"][0]["volumeMounts"] =
                 json!([{ "name": "x", "mountPath": "/run/cosid/" }]);
         }),
+        with(&[AUTO], |pod| {
+            pod["spec"]["volumes"] = json!([{ "name": "x", "emptyDir": {} }]);
+            pod["spec"]["containers"][0]["volumeMounts"] =
+                json!([{ "name": "x", "mountPath": "/run/.//cosid/." }]);
+        }),
+        with(&[AUTO], |pod| pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/os": "windows" })),
+        with(&[AUTO], |pod| pod["spec"]["os"] = json!({ "name": "windows" })),
     ];
     let values = [
         ("cosid/slot", "'it''s' \"{{x}}\" \\"),
         ("cosid/slot", "1048576"),
         ("cosid/pool", "a/b/c"),
         ("cosid/containers", ","),
+        ("cosid/slot", "auto\n"),
         ("cosid/agent-image", "a b"),
+        ("cosid/agent-image", "a:1:2"),
         ("cosid/agent-cpu", "0"),
         ("cosid/agent-memory", "7Mi"),
         ("cosid/agent-log", "loud"),

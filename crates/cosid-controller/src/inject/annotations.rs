@@ -57,7 +57,9 @@ pub const ANNOTATIONS: [Annotation; 7] = [
     },
     Annotation {
         name: IMAGE,
-        pattern: "[A-Za-z0-9][A-Za-z0-9._:/@-]{0,511}",
+        // What container runtimes take: lower-case path, then a tag, a digest or both.
+        pattern: "([a-zA-Z0-9]([a-zA-Z0-9.-]{0,253}[a-zA-Z0-9])?(:[0-9]{1,5})?/)?[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*\
+                  (/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?",
         allowed: "an image's name, such as registry.example.com/cosid-agent:1.2.3",
     },
     Annotation {
@@ -153,10 +155,10 @@ impl Annotation {
         format!("^({})$", self.pattern)
     }
 
-    /// What to say of another value.
+    /// What to say of another value. A message is one line, or the API server shows an expression instead of it.
     #[must_use]
     pub fn refusal(&self, value: &str) -> Refusal {
-        Refusal::BadValue { annotation: self.name, value: value.to_owned(), allowed: self.allowed }
+        Refusal::BadValue { annotation: self.name, value: value.replace('\n', "\\n"), allowed: self.allowed }
     }
 }
 
@@ -191,8 +193,26 @@ mod tests {
             (CONTAINERS, &["app", "app,worker", " app , worker "], &["", ",", "app,", "App", "a b"]),
             (
                 IMAGE,
-                &["cosid-agent:0.1.0", "r.example.com:5000/a/b@sha256:0123abc"],
-                &["", " ", "a b", "-a", "a\"b", "{{x}}"],
+                &[
+                    "cosid-agent",
+                    "cosid-agent:0.1.0",
+                    "r.example.com:5000/a/b__c:1@sha256:\
+                     0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                ],
+                &[
+                    "",
+                    " ",
+                    "a b",
+                    "-a",
+                    "a\"b",
+                    "{{x}}",
+                    "a:",
+                    "a::1",
+                    "a//b",
+                    "A",
+                    "a:1:2",
+                    "a@sha256:0123abc",
+                ],
             ),
             (
                 CPU,
@@ -209,8 +229,9 @@ mod tests {
                 assert!(read(&[(SLOT, "auto"), (name, value)]).is_ok(), "{name}: {value}");
             }
             for value in bad {
+                let value_shown = value.replace('\n', "\\n");
                 let expected =
-                    format!("annotation {name}: \"{value}\" is not one of: {}", annotation.allowed);
+                    format!("annotation {name}: \"{value_shown}\" is not one of: {}", annotation.allowed);
                 assert_eq!(read(&[(SLOT, "auto"), (name, value)]), Err(expected));
             }
         }

@@ -28,6 +28,7 @@ pub fn patch(
     let annotations = pod.metadata.annotations.as_ref().unwrap_or(&none);
     let (Some(wishes), Some(spec)) = (Wishes::read(annotations)?, &pod.spec) else { return Ok(Vec::new()) };
     check_ordinal(pod, &wishes)?;
+    check_system(spec)?;
     check_containers(spec, &wishes)?;
     let has_agent = has_agent(spec, annotations.contains_key(STATUS))?;
 
@@ -64,6 +65,19 @@ fn list(is_there: bool, path: &str, operations: &mut Vec<Value>) {
     }
 }
 
+fn check_system(spec: &PodSpec) -> Result<(), Refusal> {
+    let named = spec.os.as_ref().map(|os| os.name.as_str());
+    let selected =
+        spec.node_selector.as_ref().and_then(|labels| labels.get("kubernetes.io/os")).map(String::as_str);
+    if [named, selected].contains(&Some("windows")) { Err(Refusal::Windows) } else { Ok(()) }
+}
+
+/// Whether a mount's path is the agent's directory, however it is spelled. One with `..` is refused by Kubernetes.
+fn is_directory(path: &str) -> bool {
+    let names = path.split('/').filter(|name| !matches!(*name, "" | "."));
+    names.eq(DIRECTORY.split('/').filter(|name| !name.is_empty()))
+}
+
 /// What one of the pod's containers gets.
 fn share(container: &Container, path: &str, operations: &mut Vec<Value>) -> Result<(), Refusal> {
     let name = || container.name.clone();
@@ -78,7 +92,7 @@ fn share(container: &Container, path: &str, operations: &mut Vec<Value>) -> Resu
         operations.push(add(&format!("{path}/env/-"), socket()));
     }
     let mounts = container.volume_mounts.as_deref().unwrap_or_default();
-    let there = || mounts.iter().filter(|mount| mount.mount_path.trim_end_matches('/') == DIRECTORY);
+    let there = || mounts.iter().filter(|mount| is_directory(&mount.mount_path));
     if there().any(|mount| mount.name != VOLUME) {
         return Err(Refusal::OtherMount { container: name() });
     }

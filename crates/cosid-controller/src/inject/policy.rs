@@ -108,6 +108,9 @@ fn variable(name: &str, expression: impl Into<String>) -> Value {
 
 /// The names that the expressions use. With `defaults` also those that only mutations use.
 fn variables(defaults: Option<&Defaults<'_>>) -> Vec<Value> {
+    // However the path is spelled: kubelets read `/run/./cosid/`, and `run/cosid` too, as this directory.
+    let names = DIRECTORY.trim_start_matches('/').replace('/', "/+([.]/+)*");
+    let spelled = format!("/*([.]/+)*{names}(/+[.])*/*");
     let known = literals(ANNOTATIONS.map(|annotation| annotation.name).into_iter().chain([STATUS]));
     let mut all = vec![
         variable("annotations", "object.metadata.?annotations.orValue({})"),
@@ -143,7 +146,7 @@ fn variables(defaults: Option<&Defaults<'_>>) -> Vec<Value> {
             "otherMounts",
             format!(
                 "variables.chosen.filter(each, each.?volumeMounts.orValue([]).exists(mount, \
-                 mount.mountPath.matches('^{DIRECTORY}/*$') && mount.name != '{VOLUME}')).map(each, each.name)"
+                 mount.mountPath.matches('^{spelled}$') && mount.name != '{VOLUME}')).map(each, each.name)"
             ),
         ),
         variable("hasAgent", format!("variables.initContainers.exists(each, each.name == '{NAME}')")),
@@ -196,6 +199,11 @@ fn rules() -> Vec<Rule> {
             Refusal::NoOrdinal,
         ),
         Rule::new(
+            "object.spec.?os.?name.orValue('') != 'windows' && \
+             object.spec.?nodeSelector[?'kubernetes.io/os'].orValue('') != 'windows'",
+            Refusal::Windows,
+        ),
+        Rule::new(
             "variables.strangers.size() == 0",
             Refusal::NoSuchContainer {
                 container: first("strangers"),
@@ -228,7 +236,7 @@ fn value(annotation: &super::annotations::Annotation) -> Rule {
     let pattern = literal(&annotation.anchored());
     Rule::new(
         format!("!({name} in variables.annotations) || variables.annotations[{name}].matches({pattern})"),
-        annotation.refusal(&hole(&format!("variables.annotations[{name}]"))),
+        annotation.refusal(&hole(&format!("variables.annotations[{name}].replace('\\n', '\\\\n')"))),
     )
 }
 
@@ -307,7 +315,7 @@ mod tests {
     fn every_rule_says_why_it_refuses_and_nothing_looks_like_a_template() {
         let all = all();
         let validations = all[2]["spec"]["validations"].as_array().unwrap();
-        assert_eq!(validations.len(), ANNOTATIONS.len() + 6);
+        assert_eq!(validations.len(), ANNOTATIONS.len() + 7);
         for rule in validations {
             assert!(rule["messageExpression"].as_str().unwrap().len() > 40, "{rule}");
         }

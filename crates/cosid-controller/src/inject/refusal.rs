@@ -30,6 +30,12 @@ pub enum Refusal {
          use auto, or a StatefulSet"
     )]
     NoOrdinal,
+    /// The pod is for other machines.
+    #[error(
+        "agents run on Linux only, and this pod is for Windows (spec.os.name or spec.nodeSelector): take the annotation {SLOT} \
+         out, or run it on Linux"
+    )]
+    Windows,
     /// A container is named that the pod does not have.
     #[error("annotation {CONTAINERS}: the pod has no container \"{container}\"; it has: {found}")]
     NoSuchContainer {

@@ -188,7 +188,7 @@ fn a_hint_is_asked_for_a_new_pod_that_takes_any_slot_only() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_next_step() {
-    let table: [(Value, &str); 14] = [
+    let table: [(Value, &str); 17] = [
         (
             pod(&[("cosid/slot", "first")], |_| {}),
             "annotation cosid/slot: \"first\" is not one of: auto, ordinal, ",
@@ -249,6 +249,21 @@ fn what_cannot_be_is_refused_with_the_next_step() {
                     json!([{ "name": "x", "mountPath": "/run/cosid/" }]);
             }),
             "container app mounts another volume at /run/cosid",
+        ),
+        (
+            auto(|pod| {
+                pod["spec"]["containers"][0]["volumeMounts"] =
+                    json!([{ "name": "x", "mountPath": "/run/.//cosid/." }]);
+            }),
+            "container app mounts another volume at /run/cosid",
+        ),
+        (
+            auto(|pod| pod["spec"]["os"] = json!({ "name": "windows" })),
+            "agents run on Linux only, and this pod is for Windows",
+        ),
+        (
+            auto(|pod| pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/os": "windows" })),
+            "agents run on Linux only, and this pod is for Windows",
         ),
         (
             pod(&[("cosid/slot", "auto"), ("cosid/agentcpu", "1")], |_| {}),
