@@ -59,20 +59,6 @@ pub(crate) fn after_a_restore_holders_put_back_and_the_controller_lifts(ground: 
     court.write(&controller, &fence(free(), 7).with(NEXT_FLOOR, at + 9));
     let (code, said) = court.refusal(&controller, &fence(free(), 7).with(NEXT_FLOOR, at + 8));
     assert!(code == 422 && said.contains("nobody lowers a next floor"), "{code} {said}");
-    // A bar: no acquisition, and nobody else takes it off.
-    let (code, said) = court.refusal(&pod, &free().with(BARRED, "x"));
-    assert!(code == 403 && said.contains("does not hold this one"), "{code} {said}");
-    court.write(&controller, &free().with(BARRED, "x"));
-    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now));
-    assert!(code == 422 && said.contains("`kubectl cosid recover orders -n restored`"), "{code} {said}");
-    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now).without(BARRED));
-    assert!(
-        code == 403 && said.contains("only the cosid controller takes cosid.dev/barred off"),
-        "{code} {said}"
-    );
-    let back = court.write(&pod, &pod.acquisition(&free(), now).with(STORE_REGRESSED, "before"));
-    court.write(&pod, &pod.release(&back, now));
-    court.write(&controller, &free().without(BARRED).without(STORE_REGRESSED));
     // Several changes of hands at once: only with a note that is new, and not to the end of all fences.
     let ahead = |by| fence(pod.acquisition(&free(), now), by);
     for lease in [ahead(2), ahead(65_536).with(STORE_REGRESSED, "a")] {
@@ -84,10 +70,19 @@ pub(crate) fn after_a_restore_holders_put_back_and_the_controller_lifts(ground: 
     }
     let (code, said) = court.refusal(&pod, &ahead(2).with(STORE_REGRESSED, "a").with(codec::FLOOR, 0));
     assert!(code == 422 && said.contains("is below the next floor"), "{code} {said}");
-    let held = court.write(&pod, &ahead(2).with(STORE_REGRESSED, "a"));
-    let again = fence(pod.acquisition(&held, now + 60_000), 2);
-    let (code, said) = court.refusal(&pod, &again);
-    assert!(code == 422 && said.contains("moves by 0 or 1"), "the note is an old one: {code} {said}");
+    // A bar: no acquisition, and nobody else takes it off.
+    let (code, said) = court.refusal(&pod, &free().with(BARRED, "x"));
+    assert!(code == 403 && said.contains("does not hold this one"), "{code} {said}");
+    court.write(&controller, &free().with(BARRED, "x"));
+    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now));
+    assert!(code == 422 && said.contains("`kubectl cosid recover orders -n restored`"), "{code} {said}");
+    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now).without(BARRED));
+    assert!(
+        code == 403 && said.contains("only the cosid controller takes cosid.dev/barred off"),
+        "{code} {said}"
+    );
+    // The note stops the pool: this comes last.
+    court.write(&pod, &ahead(2).with(STORE_REGRESSED, "a"));
 }
 
 pub(crate) fn a_lease_that_goes_or_cant_be_read_is_left_alone(ground: &Ground) {

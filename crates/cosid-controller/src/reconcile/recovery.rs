@@ -9,7 +9,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 
 use super::regression::{longest_lease_seconds, note};
-use super::watermark::Kept;
+use super::watermark::{FAR_FENCE, Kept};
 use super::{Reconciler, status};
 use crate::Error;
 use crate::events::Fact;
@@ -36,16 +36,16 @@ impl Reconciler {
         let leases = self.leases_of(key).await?;
         let barrier = self.barrier(&pool, request, &leases)?;
         let watermark = Kept::of(pool.status.as_ref()).watermark;
+        // Of other slots, too: which fences a slot has had is forgotten, and by how much nobody knows.
         let fences =
             leases.iter().filter_map(|lease| codec::read(lease).ok().flatten()).map(|record| record.fence);
-        let known = Fence::try_from(watermark.fence).unwrap_or(0);
-        self.lift(key, leases.clone(), barrier, known).await?;
+        // One near its end is a slot's own trouble.
+        let known = fences.filter(|&fence| fence <= FAR_FENCE).max().unwrap_or(0);
+        let known = known.max(Fence::try_from(watermark.fence).unwrap_or(0));
+        self.lift(key, leases, barrier, known).await?;
 
-        let highest = fences.max().unwrap_or(0).max(known).saturating_add(1).min(MAX_FENCE);
         let next_floor = i64::try_from(barrier).unwrap_or(i64::MAX);
-        let fence = i32::try_from(highest).unwrap_or(i32::MAX);
-        // A fence near its end says nothing of slots to come.
-        let fence = if highest > super::watermark::FAR_FENCE { watermark.fence } else { fence };
+        let fence = i32::try_from(known.saturating_add(1)).unwrap_or(i32::MAX);
         let kept = Kept { watermark: Watermark { next_floor, fence }, ..Kept::default() };
         let was = pool.is(STORE_REGRESSED);
         let mut changed = (*pool).clone();
