@@ -124,6 +124,24 @@ fn a_page_whose_agent_went_without_closing_it_is_left_when_its_window_ends() {
 }
 
 #[test]
+fn such_a_page_is_left_by_short_calls_too() {
+    let agent = FakeAgent::start();
+    agent.shut_window();
+    let orders = orders(&agent).with_timeout(Duration::from_millis(40));
+    agent.forget_slot();
+    let start = Instant::now();
+    let id = on_one_thread(async {
+        loop {
+            match orders.next_id_async().await {
+                Ok(id) => break id,
+                Err(error) => assert!(error.is_transient() && start.elapsed() < LONG, "{error}"),
+            }
+        }
+    });
+    assert_eq!(slot_of(id), 4);
+}
+
+#[test]
 fn a_lost_slot_without_another_is_an_error_when_the_time_is_over_and_a_refusal_at_once() {
     let agent = FakeAgent::start();
     let orders = orders(&agent);

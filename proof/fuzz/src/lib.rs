@@ -231,7 +231,8 @@ mod tests {
     #[test]
     fn a_token_an_edge_a_cut_a_great_length_and_a_piece_twice_are_found_and_shrunk() {
         let has = |input: &[u8], piece: &[u8]| input.windows(piece.len()).any(|window| window == piece);
-        let faults: [&dyn Fn(&[u8]) -> bool; 5] = [
+        type Fault<'a> = &'a dyn Fn(&[u8]) -> bool;
+        let faults: [Fault<'_>; 5] = [
             &|input| has(input, b"needle"),
             &|input| has(input, b"18446744073709551616"),
             &|input| has(input, b"\"a\"") && !has(input, b"}"),
