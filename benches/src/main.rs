@@ -8,6 +8,7 @@ mod cap;
 mod measure;
 mod ours;
 mod peers;
+mod programs;
 mod table;
 mod tables;
 
@@ -16,12 +17,30 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// `cosid-bench DIRECTORY` writes all tables there, `cosid-bench --aims` prints what the aims need.
+use crate::programs::{BWMARRIN, COSID, Programs};
+
+/// `cosid-bench DIRECTORY` writes all tables there, `cosid-bench --aims` prints what the aims need; with `--java CLASSPATH`
+/// and `--go PROGRAM` the programs in `benches/java` and `benches/go` are measured too.
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match arguments[..] {
-        ["--aims"] => Ok(if aims::all_reached()? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+    let mut programs = Programs::default();
+    let mut arguments = &arguments[..];
+    loop {
+        arguments = match arguments {
+            ["--java", classes, rest @ ..] => {
+                programs.add(COSID, &["java", "-cp", classes, "Turns"]);
+                rest
+            }
+            ["--go", program, rest @ ..] => {
+                programs.add(BWMARRIN, &[program]);
+                rest
+            }
+            _ => break,
+        };
+    }
+    match *arguments {
+        ["--aims"] => Ok(if aims::all_reached(&programs)? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
         ["worker", page, count] => {
             ours::work(Path::new(page), count.parse()?)?;
             Ok(ExitCode::SUCCESS)
@@ -29,7 +48,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         [directory] => {
             let mut text = String::new();
             for make in tables::ALL {
-                let table = make()?.to_string();
+                let table = make(&programs)?.to_string();
                 print!("{table}");
                 text += &table;
             }
@@ -38,7 +57,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         _ => {
-            eprintln!("usage: cosid-bench DIRECTORY | --aims");
+            eprintln!("usage: cosid-bench [--java CLASSPATH] [--go PROGRAM] DIRECTORY | --aims");
             Ok(ExitCode::from(64))
         }
     }

@@ -3,28 +3,29 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use cosid_id::{Form, Id, Layout, WideId};
+use cosid_id::{Form, Id, Layout, WideId, Zone};
 
 use crate::cap;
 use crate::measure::{Median, Subject, medians, subject, threads};
 use crate::ours::{LONG, Ours, wide};
 use crate::peers::{self, FerroidAtomic, FerroidLock, Snowdon, SnowdonId, Wide};
+use crate::programs::Programs;
 use crate::table::Table;
 
 type Made<T> = Result<T, Box<dyn Error>>;
 
 /// All tables, in order.
-pub const ALL: [fn() -> Made<Table>; 10] = [
+pub const ALL: [fn(&Programs) -> Made<Table>; 10] = [
     one_table,
-    || Ok(Table::of_medians("One ID, 1 thread and the generator shared", &shared(1)?)),
-    || Ok(Table::of_medians("One ID, 2 threads share the generator", &shared(2)?)),
-    || Ok(Table::of_medians("One ID, 4 threads share the generator", &shared(4)?)),
-    || Ok(Table::of_medians("One ID, 2 processes share a page; others 2 threads", &processes()?)),
-    batches_table,
-    cap_table,
-    || Ok(Table::of_medians("A burst of 200,000 IDs in the default layout, ahead of the clock", &burst()?)),
-    || Ok(Table::of_medians("An ID as text", &forms()?)),
-    latency_table,
+    |_| Ok(Table::of_medians("One ID, 1 thread and the generator shared", &shared(1)?)),
+    |_| Ok(Table::of_medians("One ID, 2 threads share the generator", &shared(2)?)),
+    |_| Ok(Table::of_medians("One ID, 4 threads share the generator", &shared(4)?)),
+    |_| Ok(Table::of_medians("One ID, 2 processes share a page; others 2 threads", &processes()?)),
+    |_| batches_table(),
+    |_| cap_table(),
+    |_| Ok(Table::of_medians("A burst of 200,000 IDs in the default layout, ahead of the clock", &burst()?)),
+    |_| Ok(Table::of_medians("An ID as text", &forms()?)),
+    |_| latency_table(),
 ];
 
 const TURNS: usize = 31;
@@ -33,7 +34,7 @@ const MANY: u64 = 500_000;
 const PACED: u64 = 2_000;
 const NEXT_MS: Duration = Duration::from_millis(2);
 
-fn one_table() -> Made<Table> {
+fn one_table(programs: &Programs) -> Made<Table> {
     let ours = Ours::new(wide()?)?;
     let ferroid = FerroidAtomic::<Wide>::new(1, peers::ferroid_clock());
     let locked = FerroidLock::<Wide>::new(1, peers::ferroid_clock());
@@ -46,7 +47,7 @@ fn one_table() -> Made<Table> {
     let mut tsid = tsid::TsidFactory::with_node_bits(10, 1);
     let sonyflake = peers::sonyflake()?;
     let mut ulids = ulid::Generator::new();
-    let subjects = vec![
+    let mut subjects = vec![
         subject("cosid-id, shared page, window checked", MANY, || ours.generator.next(LONG)),
         subject("ferroid Atomic", MANY, || ferroid.next_id(peers::spin)),
         subject("ferroid Lock", MANY, || locked.try_next_id(peers::spin)),
@@ -63,8 +64,17 @@ fn one_table() -> Made<Table> {
         subject("uuid v7", 20_000, uuid::Uuid::now_v7),
         subject("ulid, growing, not shared", 20_000, || ulids.generate().ok()),
     ];
+    subjects.extend(programs.subjects(MANY)?);
     let title = "One ID, 1 thread, sequences to spare (paced: below the cap of a layout that is fixed)";
     Ok(Table::of_medians(title, &medians(subjects, TURNS)))
+}
+
+/// This project, and each of the programs.
+pub fn against(programs: &Programs) -> Made<Vec<Median>> {
+    let ours = Ours::new(wide()?)?;
+    let mut subjects = vec![subject("cosid-id", MANY, || ours.generator.next(LONG))];
+    subjects.extend(programs.subjects(MANY)?);
+    Ok(medians(subjects, TURNS))
 }
 
 pub fn shared(count: u64) -> Made<Vec<Median>> {
@@ -176,7 +186,9 @@ pub fn forms() -> Made<Vec<Median>> {
         next
     };
     let make = move |value: u64| Id::try_from(value).unwrap_or(Id::MAX);
-    let (decimal, radix62) = (Form::decimal(layout), Form::radix62(layout));
+    let (decimal, radix36, radix62) = (Form::decimal(layout), Form::radix36(layout), Form::radix62(layout));
+    let friendly = Form::friendly(layout, Zone::UTC)?;
+    let (around, mut text) = (radix62.clone().padded().with_prefix("order-"), String::with_capacity(32));
     let subjects = vec![
         subject("cosid-id, radix 62, `Id::to_radix62`", MANY, {
             let mut id = id.clone();
@@ -201,6 +213,27 @@ pub fn forms() -> Made<Vec<Median>> {
         subject("the standard library, decimal, a `String`", MANY, {
             let mut id = id.clone();
             move || id().to_string()
+        }),
+        subject("cosid-id, radix 36, a `String`", MANY, {
+            let mut id = id.clone();
+            move || radix36.format(make(id()))
+        }),
+        subject("cosid-id, radix 62 with a prefix, `append` to a `String` that is kept", MANY, {
+            let mut id = id.clone();
+            move || {
+                text.clear();
+                let appended = around.append(make(id()), &mut text);
+                std::hint::black_box(&text);
+                appended
+            }
+        }),
+        subject("cosid-id, friendly, a `String`", MANY, {
+            let mut id = id.clone();
+            move || friendly.format(make(id()))
+        }),
+        subject("cosid-id, CosId's 15 characters, `WideId::to_radix62`", MANY, {
+            let mut id = id.clone();
+            move || WideId::from_id(&layout, make(id())).map(|wide| wide.to_radix62())
         }),
         subject("cosid-id, CosId's 15 characters, a `String`", MANY, move || {
             WideId::from_id(&layout, make(id())).map(|wide| wide.to_string())

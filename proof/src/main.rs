@@ -5,6 +5,7 @@
 
 mod api_server;
 mod bugs;
+mod files;
 mod model;
 mod promises;
 mod sim;
@@ -156,5 +157,5 @@ fn seeded_bugs(only: &str) -> bool {
     }
     let seconds = start.elapsed().as_secs_f64();
     println!("{} seeded bugs, {survived} survived, {seconds:.1} s", wanted.len());
-    survived == 0
+    survived == 0 && !wanted.is_empty()
 }

@@ -8,6 +8,7 @@ mod network;
 mod operator;
 mod pods;
 mod random;
+mod referee;
 mod world;
 
 use std::sync::Arc;

@@ -258,6 +258,25 @@ impl Space<'_> {
         until(|| format!("pool {name} has no such condition: {:?}", conditions()), PATIENCE, look).unwrap();
     }
 
+    /// Waits until a condition of a pool is true, and gives its message.
+    #[must_use]
+    pub fn wait_true(&self, name: &str, kind: &str) -> String {
+        let look = || {
+            let pool = self.block_on(self.pools().get(name)).ok();
+            let conditions =
+                pool.and_then(|pool| pool.status).map(|status| status.conditions).unwrap_or_default();
+            let mut found =
+                conditions.into_iter().filter(|found| (&*found.type_, &*found.status) == (kind, "True"));
+            Ok(found.next().map(|found| found.message))
+        };
+        until(
+            || format!("{kind} of pool {name} is not true: {}", self.ground.controller_log()),
+            PATIENCE,
+            look,
+        )
+        .unwrap()
+    }
+
     /// Asks for a pool's deletion.
     pub fn delete_pool(&self, name: &str) {
         self.block_on(self.pools().delete(name, &DeleteParams::default())).unwrap();

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use xtask::client_check::Subject;
 use xtask::languages::Language;
 use xtask::programs::{self, Program};
 use xtask::{go, paths};
@@ -25,6 +26,13 @@ pub struct Example {
 impl Example {
     fn new(name: &'static str, command: Vec<OsString>) -> Self {
         Self { name, command, environment: Vec::new(), parent_makes: false }
+    }
+
+    /// The example as a client to check.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        let environment = self.environment.iter().map(|(name, value)| ((*name).into(), value.clone()));
+        Subject { command: self.command.clone(), environment: environment.collect() }
     }
 
     /// Starts it; what it writes goes to `NAME.out` and `NAME.log` in `dir`.

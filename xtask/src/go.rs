@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::cluster::{find_on_path, last_lines, output};
 use crate::progress::Detail;
-use crate::{Error, Result};
+use crate::{Error, Result, paths};
 
 /// The environment of every `go` command: this Go and no other, no cgo, nothing of the user's own settings.
 const ENVIRONMENT: [(&str, &str); 4] =
@@ -43,6 +43,17 @@ pub fn command(dir: &Path, args: &[&str]) -> Command {
     // For this machine, whatever else is being built from the same shell.
     command.env_remove("GOOS").env_remove("GOARCH").env_remove("GOBIN");
     command
+}
+
+/// Builds the program of a module in the workspace, and returns where it is.
+///
+/// # Errors
+/// Those of [`version`]; [`Error::Command`] where it does not build.
+pub fn program<'a>(module: &str, needed: &str, to: &'a Path) -> Result<&'a Path> {
+    version(needed)?;
+    let mut build = command(&paths::workspace().join(module), &["build", "-trimpath", "-o"]);
+    output(build.arg(to).arg("."))?;
+    Ok(to)
 }
 
 /// Runs `go build -v` or `go install -v`, which name each package as they compile it.

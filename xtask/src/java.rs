@@ -37,28 +37,34 @@ pub fn check() -> Result<()> {
 /// # Errors
 /// [`Error::Setup`] without Java or Maven; [`Error::Command`] where they fail.
 pub fn cosid() -> Result<Command> {
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(with_cosid("tests/cosid-java/Ask.java")?).arg("Ask");
+    Ok(java)
+}
+
+/// The class path of a program in the workspace, compiled, and of CosId, which it uses. Fetched and compiled once.
+///
+/// # Errors
+/// Those of [`cosid`].
+pub fn with_cosid(program: &str) -> Result<String> {
     check()?;
-    let source = paths::workspace().join("tests/cosid-java");
-    let read = |name: &str| {
-        let path = source.join(name);
-        fs::read_to_string(&path).map_err(Error::io(format_args!("read {}", path.display())))
-    };
-    let (pom, program) = (read("pom.xml")?, read("Ask.java")?);
+    let (pom, program) =
+        (paths::workspace().join("tests/cosid-java/pom.xml"), paths::workspace().join(program));
+    let read =
+        |path: &Path| fs::read_to_string(path).map_err(Error::io(format_args!("read {}", path.display())));
+    let (pom_text, program_text) = (read(&pom)?, read(&program)?);
     let cache = paths::cache()?;
 
-    let jars = cache.join(format!("java/jars-{}", once::key(&[&pom])));
-    once::once(&jars, |new| step("fetch CosId (once)", |_| fetch(&source.join("pom.xml"), new, &cache)))?;
+    let jars = cache.join(format!("java/jars-{}", once::key(&[&pom_text])));
+    once::once(&jars, |new| step("fetch CosId (once)", |_| fetch(&pom, new, &cache)))?;
 
-    let classes = cache.join(format!("java/classes-{}", once::key(&[&pom, &program, &version()?])));
+    let classes = cache.join(format!("java/classes-{}", once::key(&[&pom_text, &program_text, &version()?])));
     once::once(&classes, |new| {
         let mut javac = Command::new("javac");
         javac.arg("-Xlint:all").arg("-d").arg(new).arg("-cp").arg(jars.join("*"));
-        output(javac.arg(source.join("Ask.java"))).map(drop)
+        output(javac.arg(&program)).map(drop)
     })?;
-
-    let mut java = Command::new("java");
-    java.arg("-cp").arg(format!("{}:{}/*", classes.display(), jars.display())).arg("Ask");
-    Ok(java)
+    Ok(format!("{}:{}/*", classes.display(), jars.display()))
 }
 
 /// Maven keeps what it fetches for this, its own plugin too, in a folder of the cache that goes once the jars are there.

@@ -2,6 +2,7 @@
 //! that show how long they take ([`progress`]), and where things are ([`paths`]).
 
 pub mod admin;
+pub mod client_check;
 pub mod cluster;
 pub mod containers;
 pub mod demo;

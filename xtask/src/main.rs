@@ -6,6 +6,7 @@ use clap::Parser;
 
 mod commands {
     pub(crate) mod bench;
+    pub(crate) mod client_check;
     pub(crate) mod cluster;
     pub(crate) mod codegen;
     pub(crate) mod demo;
@@ -34,6 +35,8 @@ enum Command {
     Drill(commands::drill::Drill),
     /// What an ID costs here and elsewhere, side by side in one run
     Bench(commands::bench::Bench),
+    /// Whether a client of the agent's socket keeps to docs/socket.md, beside an agent that does not
+    ClientCheck(commands::client_check::ClientCheck),
     /// The agent's size, its memory, and its time to the first ID, measured on a lean build
     Footprint(commands::footprint::Footprint),
     /// The model checker: every history of a few owners and controllers, up to a bound
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Image(image) => image.run(),
         Command::Drill(drill) => drill.run(),
         Command::Bench(bench) => bench.run(),
+        Command::ClientCheck(check) => check.run(),
         Command::Footprint(footprint) => footprint.run(),
         Command::Model(model) => model.run(),
         Command::Sim(sim) => sim.run(),

@@ -99,6 +99,7 @@ impl From<cosid_id::Error> for Failure {
             cosid_id::Error::CellsUsedUp { .. } => {
                 Self::new(StatusCode::CONFLICT, "TooManyGenerators", message)
             }
+            cosid_id::Error::OtherLayout { .. } => Self::new(StatusCode::CONFLICT, "OtherLayout", message),
             cosid_id::Error::PageClosed { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "Closing", message)
             }

@@ -1,14 +1,17 @@
 //! The agent's directory: the socket, the lock, the state, the pages.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::error::{Error, LONGEST_SOCKET_PATH};
+
+/// What an agent keeps in a file is far shorter, bytes.
+const LONGEST_FILE: u64 = 1 << 20;
 
 /// An agent's directory, which no other live agent serves: the lock goes with the process, however it ends.
 #[derive(Debug)]
@@ -105,11 +108,22 @@ fn lock(directory: &Path) -> Result<File, Error> {
 /// Removes a file that may not be there.
 pub(crate) fn remove_if_there(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("can't remove", path)(error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("can't remove", path)(error)),
         _ => Ok(()),
     }
+}
+
+/// Reads a file of this directory. Apps can put anything in its place: a pipe without a writer is not waited for, a link
+/// not followed, and a file without end not read to it.
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("no regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes a file so that a reader sees the old text or the new, whatever happens in between. It outlives this process,

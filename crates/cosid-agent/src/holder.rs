@@ -49,7 +49,9 @@ impl<L: Fn() -> Result<Layout, String> + Send> Holder for AgentHolder<L> {
             Report::Acquired { .. } | Report::Resumed { .. } | Report::Released { .. } => {
                 tracing::info!("{report}");
             }
-            Report::Lost { reason: LossReason::Corrupt(_), .. } | Report::AcquireTimedOut { .. } => {
+            Report::Lost { reason: LossReason::Corrupt(_) | LossReason::StoreRegressed(_), .. }
+            | Report::StoreRegressed(_)
+            | Report::AcquireTimedOut { .. } => {
                 tracing::error!("{report}");
             }
             _ => tracing::warn!("{report}"),

@@ -71,6 +71,7 @@ impl LocalStore {
                 withheld: BTreeSet::new(),
                 terms: Terms { ttl, tolerance: TOLERANCE },
                 state: PoolState::Ready,
+                barrier: Millis::MAX,
             },
         )
     }

@@ -48,6 +48,7 @@ enum Event {
     AcquireTimedOut,
     DuplicateOwner,
     ClockSkew,
+    StoreRegressed,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -99,6 +100,7 @@ impl Metrics {
             Report::AcquireTimedOut { .. } => Event::AcquireTimedOut,
             Report::DuplicateOwner { .. } => Event::DuplicateOwner,
             Report::ClockSkew(_) => Event::ClockSkew,
+            Report::StoreRegressed(_) => Event::StoreRegressed,
             Report::StoreFailed { what, .. } => {
                 self.0.failures.get_or_create(&OperationLabel { operation: what }).inc();
                 return;

@@ -105,3 +105,6 @@ async fn connection(
     }
     served.await
 }
+
+#[cfg(test)]
+mod fuzz;

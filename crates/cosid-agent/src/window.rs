@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use cosid_id::{Generator, Header, Layout, PageOwner, StaticSlot};
 use cosid_lease::keeper::Binding;
-use cosid_lease::{Holding, Millis, Slot};
+use cosid_lease::{Fence, Holding, Millis, Slot};
 use serde::Serialize;
 
-use crate::directory::{remove_if_there, replace};
+use crate::directory::{read_file, remove_if_there, replace};
 use crate::error::Error;
 use crate::proof::bug;
 use crate::status::{LeaseView, StatusBoard};
@@ -117,7 +117,7 @@ impl Window {
         let keep = resumed.as_ref().map(|(_, file)| file.as_str());
         self.clear_pages(keep)?;
         if resumed.is_none() {
-            remove_if_there(&self.state_path())?;
+            warned(remove_if_there(&self.state_path()));
         }
         Ok(resumed.map(|(resumable, _)| resumable))
     }
@@ -128,7 +128,8 @@ impl Window {
     /// [`Error::Io`].
     pub(crate) fn clear(&self) -> Result<(), Error> {
         self.clear_pages(None)?;
-        remove_if_there(&self.state_path())
+        warned(remove_if_there(&self.state_path()));
+        Ok(())
     }
 
     /// Takes a static slot, whose page is this file.
@@ -255,7 +256,7 @@ impl Window {
     /// state without its page resumes nothing.
     fn open(&self, Blocked { binding, pool, layout, .. }: &Blocked) -> Result<Open, String> {
         let layout = layout.clone()?;
-        let file = format!("slot-{}-fence-{}.page", binding.slot, binding.fence);
+        let file = page_name(binding.slot, binding.fence);
         let header = Header {
             pool: pool.clone(),
             slot: binding.slot,
@@ -300,7 +301,7 @@ impl Window {
 
     fn saved(&self) -> Option<Saved> {
         let path = self.state_path();
-        let text = fs::read(&path).ok()?;
+        let text = read_file(&path).ok()?;
         match serde_json::from_slice::<Saved>(&text) {
             Ok(saved) if !is_this_boot(&saved) => None,
             Ok(saved) if self.is_its_directory(&saved) => Some(saved),
@@ -322,6 +323,11 @@ impl Window {
 
     /// Opens the page of a saved lease, where it still is that lease's and open.
     fn reopen(&self, saved: Saved) -> Option<(Resumable, String)> {
+        // Under another name, or in another directory, clients would not find it, and it would be closed with the old pages.
+        if saved.page != page_name(saved.slot, saved.fence) {
+            tracing::warn!("can't resume slot {}: its page has another name", saved.slot);
+            return None;
+        }
         let path = self.0.directory.join(&saved.page);
         let page = match PageOwner::open(&path) {
             Ok(page) => page,
@@ -374,10 +380,15 @@ impl Window {
             if !(is("page") || is("draft")) || keep.is_some_and(|keep| name == keep) {
                 continue;
             }
+            // Apps write here too: what is no file is none of ours, and opening it could block.
+            if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_file()) {
+                tracing::warn!("{}: an app left something here that is no page; remove it", path.display());
+                continue;
+            }
             if let Ok(page) = PageOwner::open(&path) {
                 let _ = page.close();
             }
-            remove_if_there(&path)?;
+            warned(remove_if_there(&path));
         }
         Ok(())
     }
@@ -392,9 +403,23 @@ impl Window {
     }
 }
 
+/// The file name of a binding's page.
+fn page_name(slot: Slot, fence: Fence) -> String {
+    format!("slot-{slot}-fence-{fence}.page")
+}
+
+/// An app that shares the directory can make a removal fail: that is no reason to serve nobody.
+fn warned(removal: Result<(), Error>) {
+    if let Err(error) = removal {
+        tracing::warn!("{error}");
+    }
+}
+
 fn is_this_boot(saved: &Saved) -> bool {
     bug("resumes_after_another_boot") || boot_id().is_ok_and(|boot| boot == saved.boot_id)
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

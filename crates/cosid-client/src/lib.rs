@@ -47,7 +47,20 @@
 //!
 //! # In an async program
 //!
-//! [`Generator::try_next_id`] never blocks: on [`NextError::Wait`] sleep for what it says, on
+//! With the feature `async` there is `Generator::next_id_async`, for any executor: it waits where [`Generator::next_id`]
+//! does, and blocks nobody. Make client and generator where blocking is allowed: that is one request to the agent.
+//!
+//! ```
+//! # #[cfg(feature = "async")]
+//! async fn order(orders: &cosid_client::Generator) -> Result<cosid_client::Id, cosid_client::Error> {
+//!     orders.next_id_async().await
+//! }
+//! ```
+//!
+//! Its timer is its own, a thread that lives while a task waits: an executor's would tie the crate to it, and those that
+//! are late by a millisecond miss every other tick where IDs are made as fast as the layout has them.
+//!
+//! Without the feature: [`Generator::try_next_id`] never blocks; on [`NextError::Wait`] sleep for what it says, on
 //! [`NextError::SlotLost`] run [`Generator::reconnect`] where blocking is allowed.
 
 mod answer;
@@ -57,6 +70,8 @@ mod generator;
 mod http;
 mod lease;
 mod seat;
+#[cfg(feature = "async")]
+mod timer;
 
 pub use client::{Client, DEFAULT_TIMEOUT, SOCKET_VARIABLE};
 pub use cosid_id::Error as PageError;

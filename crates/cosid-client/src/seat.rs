@@ -28,6 +28,12 @@ impl Seat {
         let swapped = self.taken_by.compare_exchange(seen, me, Ordering::AcqRel, Ordering::Acquire);
         swapped.is_ok().then_some(Seated(self))
     }
+
+    /// Leaves it for who was seated and forgot the guard, which can't go to another thread.
+    #[cfg(feature = "async")]
+    pub(crate) fn leave(&self) {
+        self.taken_by.store(0, Ordering::Release);
+    }
 }
 
 impl Drop for Seated<'_> {

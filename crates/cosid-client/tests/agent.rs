@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use cosid_client::{Client, Error, Layout, LeaseState, NextError, PageError, Wait};
-use cosid_id::{Header, PageOwner};
+use cosid_id::{Clock, Header, PageOwner, SystemClock};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
@@ -73,6 +73,48 @@ fn ranges_end_with_the_error_that_stopped_them() {
     let error = ranges.by_ref().find_map(Result::err);
     assert!(matches!(error, Some(Error::NotYet(Wait::AboveCeiling { .. }))), "{error:?}");
     assert!(ranges.next().is_none());
+}
+
+#[test]
+fn a_burst_goes_ahead_of_the_clock_by_its_bound_and_stays_so_on_the_next_page() {
+    const BOUND: Duration = Duration::from_secs(1);
+    let agent = FakeAgent::start();
+    let client = Client::connect_to(&agent.socket).unwrap();
+    let bursts = client.generator("orders").unwrap().with_burst(BOUND).with_timeout(LONG);
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        for generator in [&bursts, &bursts.clone()] {
+            // 24 milliseconds' worth, none of which it waits for.
+            let at_once = generator.clone().with_timeout(Duration::ZERO);
+            ids.extend(at_once.ranges(100_000).unwrap().flat_map(Result::unwrap));
+            let ahead = Layout::MILLISECOND.decompose(*ids.last().unwrap()).unwrap().timestamp();
+            assert!(ahead <= SystemClock.unix_ms() + 1_000);
+        }
+        agent.lose_slot();
+        bursts.reconnect().unwrap();
+    }
+    assert!(ids.is_sorted_by(|a, b| a < b));
+    assert_eq!(agent.puts(), 4);
+}
+
+#[test]
+fn a_burst_ends_at_the_end_of_the_window() {
+    let agent = FakeAgent::start();
+    agent.shut_window();
+    let orders = Client::connect_to(&agent.socket).unwrap().generator("orders").unwrap();
+    let ceiling = SystemClock.unix_ms() + 50;
+    agent.move_window(ceiling);
+    let bursts = orders.with_burst(Duration::from_secs(86_400));
+    let mut last = None;
+    let error = loop {
+        match bursts.try_next_id() {
+            Ok(id) => last = Some(id),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, NextError::Wait(Wait::AboveCeiling { .. })), "{error}");
+    let last = last.map(|id| Layout::MILLISECOND.decompose(id).unwrap().timestamp());
+    assert!(last.is_none_or(|last| last == ceiling), "{last:?}, {ceiling}");
 }
 
 #[test]

@@ -51,6 +51,16 @@ pub enum Fact {
         /// Their slots.
         slots: BTreeSet<Slot>,
     },
+    /// The store went backwards.
+    StoreRegressed {
+        /// What the condition says.
+        message: String,
+    },
+    /// A barrier is above all that it may have lost.
+    Recovered {
+        /// Unix ms.
+        barrier: i64,
+    },
     /// The pool can't be reconciled.
     Failed {
         /// A word for it.
@@ -69,7 +79,8 @@ impl Fact {
                 Warning,
                 "Exhausted",
                 "Count",
-                "Every slot is held or withheld: newcomers wait. A larger slot range gives room at once."
+                "Every slot is held or withheld: newcomers wait. A larger slot range gives room at once, where the layout has \
+                 bits for more slots; else use another pool beside this one."
                     .to_owned(),
             ),
             Self::DeletionWaits => (
@@ -94,6 +105,13 @@ impl Fact {
                 format!(
                     "{key} holds slots {slots:?} at once: several owners believe to be the same. No ID repeats; give each its own key."
                 ),
+            ),
+            Self::StoreRegressed { message } => (Warning, "StoreRegressed", "Compare", message.clone()),
+            Self::Recovered { barrier } => (
+                Normal,
+                "Recovered",
+                "Recover",
+                format!("No slot begins below {barrier} (Unix ms): above all that the store may have lost."),
             ),
             Self::Failed { reason, why } => (Warning, *reason, "Reconcile", why.clone()),
         };

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use cosid_kube::codec::{self, POOL_LABEL};
-use cosid_kube::pool::SlotPool;
+use cosid_kube::pool::{STORE_REGRESSED, SlotPool, Watermark};
+use cosid_lease::regress::went_back;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 
@@ -66,6 +67,20 @@ pub struct PoolView {
     /// Leases that went, or lost their record, without the controller: as they were last seen. Their history may be in
     /// nobody's care.
     pub lost: Vec<Arc<Lease>>,
+    /// What speaks for a store that went backwards.
+    pub signs: Signs,
+}
+
+/// What speaks for it that the API server's store went backwards, and was not judged yet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Signs {
+    /// Leases as they were known, by name, of which earlier states were listed. A list that was slow shows those too: only
+    /// a fresh one tells.
+    pub leases: BTreeMap<String, Arc<Lease>>,
+    /// The pool's watermark as it was known, where a lower one came.
+    pub watermark: Option<Watermark>,
+    /// It is known, and how.
+    pub known: Option<String>,
 }
 
 /// See the [module's text](self).
@@ -74,6 +89,7 @@ pub struct Index {
     pools: HashMap<PoolKey, Arc<SlotPool>>,
     leases: HashMap<PoolKey, BTreeMap<String, Arc<Lease>>>,
     lost: HashMap<PoolKey, Vec<Arc<Lease>>>,
+    signs: HashMap<PoolKey, Signs>,
     /// Under which pool a Lease is filed, by its namespace and name: its label may change.
     filed: HashMap<(String, String), PoolKey>,
 }
@@ -86,13 +102,15 @@ impl Index {
             pool: self.pools.get(key).cloned(),
             leases: self.leases.get(key).cloned().unwrap_or_default(),
             lost: self.lost.get(key).cloned().unwrap_or_default(),
+            signs: self.signs.get(key).cloned().unwrap_or_default(),
         }
     }
 
     /// Every pool there is, or of which there are Leases.
     #[must_use]
     pub fn keys(&self) -> HashSet<PoolKey> {
-        self.pools.keys().chain(self.leases.keys()).chain(self.lost.keys()).cloned().collect()
+        let pools = self.pools.keys().chain(self.leases.keys());
+        pools.chain(self.lost.keys()).chain(self.signs.keys()).cloned().collect()
     }
 
     /// Every pool.
@@ -103,6 +121,14 @@ impl Index {
     /// Takes in a pool.
     pub fn put_pool(&mut self, pool: SlotPool) -> PoolKey {
         let key = PoolKey::of(&pool);
+        if let Some(before) = self.pools.get(&key) {
+            if pool.is(STORE_REGRESSED) && !before.is(STORE_REGRESSED) {
+                // It was judged, by this replica or by the one that leads.
+                self.signs.remove(&key);
+            } else if let Some(known) = lowered(before, &pool) {
+                self.signs.entry(key.clone()).or_default().watermark.get_or_insert(known);
+            }
+        }
         self.pools.insert(key.clone(), Arc::new(pool));
         key
     }
@@ -136,8 +162,11 @@ impl Index {
         let name = lease.name_any();
         let before = self.unfile(&lease).filter(|before| before.0 == key).map(|before| before.1);
         let change = before.as_deref().map_or(Change::Work, |before| compare(before, &lease, &key.name));
-        if let Some(before) = before.filter(|before| has_lost_its_history(before, &lease)) {
-            self.lose(&key, before);
+        if let Some(before) = before.as_ref().filter(|before| has_lost_its_history(before, &lease)) {
+            self.lose(&key, Arc::clone(before));
+        }
+        if let Some(before) = before.filter(|before| is_earlier(before, &lease)) {
+            self.signs.entry(key.clone()).or_default().leases.entry(name.clone()).or_insert(before);
         }
         self.filed.insert((key.namespace.clone(), name.clone()), key.clone());
         self.leases.entry(key.clone()).or_default().insert(name, Arc::new(lease));
@@ -181,9 +210,29 @@ impl Index {
         }
     }
 
-    /// Forgets all former Leases: another replica leads, sees them too, and keeps their history.
+    /// Forgets all former Leases, and all signs: another replica leads, sees them too, and keeps their history.
     pub fn forget_lost(&mut self) {
         self.lost.clear();
+        self.signs.clear();
+    }
+
+    /// The store went backwards, by what this says: that is a sign for each pool that is known.
+    pub fn suspect(&mut self, how: &str) {
+        for key in self.keys() {
+            self.signs.entry(key).or_default().known.get_or_insert_with(|| how.to_owned());
+        }
+    }
+
+    /// These signs have been judged; others may have come meanwhile.
+    pub fn judged(&mut self, key: &PoolKey, signs: &Signs) {
+        let Some(kept) = self.signs.get_mut(key) else { return };
+        kept.leases
+            .retain(|name, lease| signs.leases.get(name).is_none_or(|judged| !Arc::ptr_eq(judged, lease)));
+        kept.watermark = kept.watermark.filter(|_| kept.watermark != signs.watermark);
+        kept.known = kept.known.take().filter(|known| Some(known) != signs.known.as_ref());
+        if *kept == Signs::default() {
+            self.signs.remove(key);
+        }
     }
 
     fn filed(&self, lease: &Lease) -> Option<&Arc<Lease>> {
@@ -225,6 +274,20 @@ fn is_older(lease: &Lease, than: &Lease) -> bool {
     matches!((version(lease), version(than)), (Some(lease), Some(than)) if lease < than)
 }
 
+/// Whether a Lease shows an earlier state of its slot than was known.
+fn is_earlier(known: &Lease, lease: &Lease) -> bool {
+    let records = (codec::read(known), codec::read(lease));
+    matches!(&records, (Ok(Some(known)), Ok(Some(found))) if went_back(known, found))
+}
+
+/// The watermark as it was known, where the same pool has a lower one now.
+fn lowered(before: &SlotPool, pool: &SlotPool) -> Option<Watermark> {
+    let watermark = |pool: &SlotPool| pool.status.as_ref()?.watermark;
+    let (known, found) = (watermark(before)?, watermark(pool)?);
+    let is_lower = found.next_floor < known.next_floor || found.fence < known.fence;
+    (is_lower && before.uid() == pool.uid()).then_some(known)
+}
+
 fn is_shut(lease: &Lease) -> bool {
     matches!(codec::read(lease), Ok(None))
 }
@@ -240,7 +303,9 @@ fn compare(before: &Lease, after: &Lease, pool: &str) -> Change {
         || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
         || before.metadata.finalizers != after.metadata.finalizers
         || before.metadata.labels != after.metadata.labels
-        || before.metadata.owner_references != after.metadata.owner_references;
+        || before.metadata.owner_references != after.metadata.owner_references
+        || before.annotations().get(codec::STORE_REGRESSED)
+            != after.annotations().get(codec::STORE_REGRESSED);
     match (codec::decode(before, pool), codec::decode(after, pool)) {
         _ if other => Change::Work,
         (Open(before), Open(after)) if before.fence == after.fence => {

@@ -6,8 +6,8 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cosid_kube::codec::SlotLease;
@@ -15,14 +15,14 @@ use cosid_kube::{ApiClock, Holder, codec, drive, monotonic};
 use cosid_lease::choose::Preference;
 use cosid_lease::keeper::Binding;
 use cosid_lease::{
-    Entry, Keeper, KeeperConfig, Millis, Now, Owner, Pool, PoolState, Record, Report, Slot, SlotState,
-    SlotStore, StoreError, StoreTime, Terms, View,
+    Entry, Keeper, KeeperConfig, Millis, Now, Owner, Pool, PoolState, Record, Regression, Report, Slot,
+    SlotState, SlotStore, StoreError, StoreTime, Terms, View,
 };
 use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use kube_runtime::watcher;
 use tokio::sync::{Notify, watch};
 
@@ -38,11 +38,17 @@ struct Inner {
     /// When the lease has surely not expired yet, ms of [`monotonic`]; 0: not leading.
     until: AtomicU64,
     leads: watch::Sender<bool>,
+    /// How it was last noticed that the store went backwards.
+    regression: watch::Sender<Option<Regression>>,
 }
 
 impl Default for Leadership {
     fn default() -> Self {
-        Self(Arc::new(Inner { until: AtomicU64::new(0), leads: watch::Sender::new(false) }))
+        Self(Arc::new(Inner {
+            until: AtomicU64::new(0),
+            leads: watch::Sender::new(false),
+            regression: watch::Sender::default(),
+        }))
     }
 }
 
@@ -57,6 +63,12 @@ impl Leadership {
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<bool> {
         self.0.leads.subscribe()
+    }
+
+    /// Becomes another when this replica's own Lease shows that the store went backwards.
+    #[must_use]
+    pub fn regressions(&self) -> watch::Receiver<Option<Regression>> {
+        self.0.regression.subscribe()
     }
 
     /// Leads until then, ms of [`monotonic`]; 0 ends it.
@@ -164,6 +176,10 @@ impl Holder for Chair {
             Report::Occupied { .. } => self.outrun.notify_one(),
             Report::Acquired { .. } => tracing::info!("this replica leads"),
             Report::Released { .. } => tracing::info!("this replica has given the lead back"),
+            Report::StoreRegressed(regression) => {
+                tracing::error!(%regression, "the store was restored from a backup: the leader Lease went back");
+                self.leadership.0.regression.send_replace(Some(regression.clone()));
+            }
             Report::Lost { reason, .. } => tracing::warn!(%reason, "this replica has lost the lead"),
             Report::StoreFailed { .. } | Report::AcquireTimedOut { .. } => {
                 tracing::warn!("leader election: {report}");
@@ -244,6 +260,8 @@ struct LeaderStore {
     clock: ApiClock,
     namespace: String,
     ttl_seconds: i32,
+    /// The UID of the Lease as it was last loaded.
+    uid: Mutex<Option<String>>,
 }
 
 impl LeaderStore {
@@ -254,6 +272,7 @@ impl LeaderStore {
             clock: candidate.clock.clone(),
             namespace: candidate.namespace.clone(),
             ttl_seconds: candidate.ttl_seconds,
+            uid: Mutex::default(),
         }
     }
 
@@ -299,6 +318,7 @@ impl SlotStore for LeaderStore {
             Some(lease) => lease,
             None => self.create().await?,
         };
+        *self.uid.lock().unwrap_or_else(PoisonError::into_inner) = lease.uid();
         let ttl = u64::try_from(self.ttl_seconds).unwrap_or_default() * 1_000;
         let pool = Pool {
             name: format!("{}/{LEASE}", self.namespace),
@@ -308,12 +328,22 @@ impl SlotStore for LeaderStore {
             withheld: std::collections::BTreeSet::new(),
             terms: Terms { ttl, tolerance: 0 },
             state: PoolState::Ready,
+            barrier: Millis::MAX,
         };
         Ok(View { pool, entries: vec![Self::entry(lease)] })
     }
 
     async fn read(&self, _: Slot) -> Result<Option<Entry<Arc<Lease>>>, StoreError> {
-        Ok(self.get().await?.map(Self::entry))
+        let Some(lease) = self.get().await? else { return Ok(None) };
+        // One that was made anew, or can't be read, says nothing of the one that was held.
+        if lease.uid() != *self.uid.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(None);
+        }
+        let why = "it was edited or never held";
+        Ok(Some(match record(&lease) {
+            Some(_) => Self::entry(lease),
+            None => Entry { slot: 0, version: Arc::new(lease), state: SlotState::Corrupt(why.to_owned()) },
+        }))
     }
 
     async fn write(&self, _: Slot, version: &Arc<Lease>, record: &Record) -> Result<Arc<Lease>, StoreError> {

@@ -7,6 +7,8 @@
 //! ```text
 //! a pool:           finalizer -> watermark (from what is kept of an earlier pool) -> Leases made shut -> Roles
 //!                   -> pool read again -> Leases opened with the watermark just read
+//! a store restored from a backup: signs judged by fresh lists -> watermark and condition -> (asked for) a barrier on each
+//!                   Lease -> the condition off
 //! a Lease that goes: its history into the watermark (or its slot retired) -> finalizer off, if it has not changed
 //! a pool that goes: free Leases deleted -> (each goes) -> none left, by a fresh list -> watermark kept -> finalizer off
 //! ```
@@ -15,6 +17,8 @@ mod going;
 pub mod observe;
 mod opening;
 pub mod provision;
+mod recovery;
+mod regression;
 mod removal;
 pub mod status;
 #[cfg(test)]
@@ -27,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cosid_kube::ApiClock;
 use cosid_kube::codec::FINALIZER;
 use cosid_kube::pool::{SlotPool, Watermark, to_pool};
-use cosid_lease::{Millis, Pool, Slot};
+use cosid_lease::{Millis, Pool, PoolState, Slot};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -91,6 +95,10 @@ impl Reconciler {
         ) = &done
         {
             self.say_unserved(key, error).await?;
+            if pool.status.as_ref().is_none_or(|status| status.watermark.is_none()) {
+                // It never had a Lease. Agents are to read in the pool why, not that they may not read it.
+                self.grant(key, &pool, std::iter::empty()).await?;
+            }
         }
         done
     }
@@ -111,6 +119,8 @@ impl Reconciler {
         };
         self.ensure_watermark(key, &pool).await?;
         self.settle_going(key).await?;
+        self.settle_regression(key).await?;
+        self.recover(key).await?;
         // The steps may have read it anew.
         let pool =
             self.writes.index().view(key).pool.ok_or_else(|| Error::Conflict(format!("pool {key}")))?;
@@ -127,13 +137,21 @@ impl Reconciler {
         let occupied = self.make(&pool, &missing).await?;
         let slots = self.slots(key, &pool)?;
         self.grant(key, &pool, slots.0.keys().copied()).await?;
-        let pool = self.open(key, pool, model, &slots).await?;
+        // What is opened now would begin where the store has forgotten more.
+        let pool = if model.state == PoolState::Regressed {
+            pool
+        } else {
+            self.open(key, pool, model, &slots).await?
+        };
 
         let slots = self.slots(key, &pool)?;
         let model = to_pool(&pool)?;
         let still_missing = provision::missing(&model, &slots).len().saturating_sub(occupied.len());
         let found = Found { slots: &slots, missing: still_missing, occupied: &occupied };
         self.say(&pool, &model, found).await?;
+        if model.state == PoolState::Regressed && self.bar(key).await? > 0 {
+            return Ok(Some(LEAST_PAUSE));
+        }
         if outdated > 0 {
             return Ok(NOW);
         }

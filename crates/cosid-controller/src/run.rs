@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cosid_kube::config::{self, DEFAULT_DEADLINE};
 use cosid_kube::{ApiClock, ClusterOptions, monotonic, transport};
-use cosid_lease::Millis;
+use cosid_lease::{Millis, Regression};
 use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -118,6 +118,7 @@ struct Parts {
     post: Post,
     tell: mpsc::UnboundedSender<Wanted>,
     wanted: mpsc::UnboundedReceiver<Wanted>,
+    relist: watch::Sender<u64>,
 }
 
 impl Parts {
@@ -141,6 +142,7 @@ impl Parts {
             post,
             tell,
             wanted,
+            relist: watch::Sender::default(),
         }
     }
 
@@ -200,6 +202,7 @@ impl Parts {
             wanted: self.tell.clone(),
             synced: Arc::clone(&self.synced),
             metrics: Arc::clone(&self.metrics),
+            relist: self.relist.subscribe(),
         };
         [tokio::spawn(watching.clone().pools()), tokio::spawn(watching.leases())]
     }
@@ -225,13 +228,15 @@ struct Loop {
     parts: Parts,
     schedule: Schedule,
     leads: watch::Receiver<bool>,
+    regressions: watch::Receiver<Option<Regression>>,
     reconciliations: JoinSet<(PoolKey, Outcome)>,
 }
 
 impl Loop {
     fn new(parts: Parts) -> Self {
         let leads = parts.leadership.changes();
-        Self { parts, schedule: Schedule::default(), leads, reconciliations: JoinSet::new() }
+        let regressions = parts.leadership.regressions();
+        Self { parts, schedule: Schedule::default(), leads, regressions, reconciliations: JoinSet::new() }
     }
 
     async fn run(&mut self) {
@@ -246,7 +251,14 @@ impl Loop {
             tokio::select! {
                 Some((key, after)) = self.parts.wanted.recv() => self.want(key, after),
                 Some(ended) = self.reconciliations.join_next() => self.ended(ended),
-                changed = self.leads.changed() => if changed.is_ok() { self.led() },
+                changed = self.leads.changed() => if changed.is_ok() {
+                    // It may have waited through a restore, with watches that say nothing.
+                    if *self.leads.borrow() {
+                        self.parts.relist.send_modify(|times| *times += 1);
+                    }
+                    self.led();
+                },
+                changed = self.regressions.changed() => if changed.is_ok() { self.regressed() },
                 _ = resync.tick() => self.resync(),
                 () = tokio::time::sleep(Duration::from_millis(wait.unwrap_or(0))), if wait.is_some() && !full => {}
             }
@@ -280,6 +292,15 @@ impl Loop {
             self.reconciliations.abort_all();
             self.schedule.clear();
         }
+    }
+
+    /// The store went backwards: each pool may have lost something. What is listed from now on is compared with what was
+    /// known.
+    fn regressed(&mut self) {
+        let Some(regression) = self.regressions.borrow_and_update().clone() else { return };
+        self.parts.index().suspect(&format!("of the controller's own Lease, {regression}"));
+        self.parts.relist.send_modify(|times| *times += 1);
+        self.resync();
     }
 
     fn resync(&mut self) {

@@ -75,11 +75,34 @@ pub(crate) struct Watching {
     pub(crate) synced: Arc<Synced>,
     /// Metrics.
     pub(crate) metrics: Arc<Metrics>,
+    /// Changes when everything is to be listed anew.
+    pub(crate) relist: watch::Receiver<u64>,
 }
 
 impl Watching {
     /// Watches pools, for ever. One that can't be read is passed over; the others go on.
     pub(crate) async fn pools(self) {
+        let mut relist = self.relist.clone();
+        loop {
+            tokio::select! {
+                () = self.watch_pools() => {}
+                () = asked(&mut relist) => {}
+            }
+        }
+    }
+
+    /// Watches the Leases of all pools, for ever. One that can't be read is its slot's trouble: the others go on.
+    pub(crate) async fn leases(self) {
+        let mut relist = self.relist.clone();
+        loop {
+            tokio::select! {
+                () = self.watch_leases() => {}
+                () = asked(&mut relist) => {}
+            }
+        }
+    }
+
+    async fn watch_pools(&self) {
         let api: Api<DeserializeGuard<SlotPool>> = Api::all(self.client.clone());
         let mut events = pin!(watcher(api, Config::default()).backoff(watches::DefaultBackoff::default()));
         let mut listed = HashSet::new();
@@ -94,13 +117,13 @@ impl Watching {
                     gone.into_iter().for_each(|key| self.want(key, 0));
                     self.synced.listed_pools();
                 }
-                Err(error) => self.failed("SlotPools", &error),
+                Err(error) if self.failed("SlotPools", &error) => return,
+                Err(_) => {}
             }
         }
     }
 
-    /// Watches the Leases of all pools, for ever. One that can't be read is its slot's trouble: the others go on.
-    pub(crate) async fn leases(self) {
+    async fn watch_leases(&self) {
         let api: Api<SlotLease> = Api::all(self.client.clone());
         let config = Config::default().labels(POOL_LABEL);
         let mut events = pin!(watcher(api, config).backoff(watches::DefaultBackoff::default()));
@@ -130,7 +153,8 @@ impl Watching {
                     changed.into_iter().for_each(|key| self.want(key, 0));
                     self.synced.listed_leases();
                 }
-                Err(error) => self.failed("Leases", &error),
+                Err(error) if self.failed("Leases", &error) => return,
+                Err(_) => {}
             }
         }
     }
@@ -166,9 +190,13 @@ impl Watching {
         }
     }
 
-    fn failed(&self, what: &str, error: &watches::Error) {
+    /// Whether to begin with a new list: an API server that does not take a watch up again was away, and its store may
+    /// have been restored meanwhile. A watch goes on from the newest version that it saw; if that is in the future now, the
+    /// API server says nothing until it has come.
+    fn failed(&self, what: &str, error: &watches::Error) -> bool {
         self.metrics.watch_failed();
         tracing::warn!(%error, "the watch of {what} broke off; trying on");
+        matches!(error, watches::Error::WatchStartFailed(_))
     }
 
     fn want(&self, key: PoolKey, after: Millis) {
@@ -178,6 +206,13 @@ impl Watching {
 
     fn index(&self) -> std::sync::MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until everything is to be listed anew.
+async fn asked(relist: &mut watch::Receiver<u64>) {
+    if relist.changed().await.is_err() {
+        std::future::pending().await
     }
 }
 

@@ -42,6 +42,11 @@ pub fn close(state: &AtomicU64) -> u64 {
     if bug("closing_leaves_the_state") {
         return state.load(Ordering::Acquire);
     }
+    if bug("closes_by_load_and_store") {
+        let seen = state.load(Ordering::Acquire);
+        state.store(seen | CLOSED, Ordering::Release);
+        return seen;
+    }
     state.fetch_or(CLOSED, Ordering::AcqRel)
 }
 
@@ -98,6 +103,10 @@ impl Rules {
         loop {
             let taken = self.plan(seen, now_ms, ceiling.load(Ordering::Acquire), want)?;
             let next = self.pack(taken.tick, taken.sequence) + u64::from(taken.count);
+            if bug("takes_without_a_swap") {
+                state.store(next, Ordering::Release);
+                return Ok(taken);
+            }
             match state.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(taken),
                 Err(changed) => seen = changed,

@@ -1,6 +1,6 @@
 //! Local times as dates: what a calendar says, without a time zone.
 
-use crate::error::Error;
+use crate::error::{Error, excerpt};
 use crate::radix::Radix;
 
 const DAY_MS: i64 = 86_400_000;
@@ -145,7 +145,9 @@ pub(crate) fn items(pattern: &str) -> Result<Vec<Item>, Error> {
             None if byte.is_ascii_punctuation() || byte == b' ' => (Item::Literal(byte), &rest[1..]),
             None => {
                 let why = format!(
-                    "date pattern `{pattern}` at `{rest}`: it can have yyyy, yy, MM, dd, HH, mm, ss, SSS and punctuation"
+                    "date pattern `{}` at `{}`: it can have yyyy, yy, MM, dd, HH, mm, ss, SSS and punctuation",
+                    excerpt(pattern),
+                    excerpt(rest)
                 );
                 return Err(Error::BadForm { why });
             }

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::layout::Layout;
+
 /// What is wrong with a layout, an ID, a name, a page or a static slot, and what to do about it.
 ///
 /// A variant for each thing a caller would treat differently.
@@ -124,6 +126,34 @@ pub enum Error {
         name: String,
         /// Cells of a page.
         cells: usize,
+    },
+    /// The generator has IDs of one layout already, and another one was asked for.
+    #[error(
+        "the generator `{name}` has another layout: {has:?}, and {asked:?} was asked for; ask for the one that it has, or take \
+         another name, since IDs of both could be equal"
+    )]
+    OtherLayout {
+        /// The generator.
+        name: String,
+        /// The layout that it has.
+        has: Layout,
+        /// The layout asked for.
+        asked: Layout,
+    },
+    /// A layout that the pool's slots, or its width, have no room for.
+    #[error(
+        "the generator `{name}` can't have {layout:?}: the pool's slots need {slot_bits} bits, and its IDs have {bits} at most; \
+         give the layout such bits, or take a pool of its own"
+    )]
+    UnfitLayout {
+        /// The generator.
+        name: String,
+        /// The layout asked for.
+        layout: Layout,
+        /// Bits that the pool's slots need.
+        slot_bits: u8,
+        /// Bits that IDs of the pool have at most.
+        bits: u8,
     },
     /// No generator lives in that cell.
     #[error("cell {cell} of page {} belongs to no generator; ask the agent for the cell of your generator", path.display())]

@@ -168,13 +168,33 @@ impl Form {
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn format(&self, id: Id) -> Result<String, Error> {
+        if let (Body::Digits(radix, width), true) = (&self.body, self.is_bare()) {
+            self.layout.check_id(id)?;
+            return Ok(radix.digits(id.get(), *width).as_str().to_owned());
+        }
         let mut text = String::with_capacity(32 + self.prefix.len() + self.suffix.len());
         self.append(id, &mut text)?;
         Ok(text)
     }
 
+    /// Nothing around the ID: its text is then made in one piece.
+    const fn is_bare(&self) -> bool {
+        self.prefix.is_empty() && self.suffix.is_empty() && self.date.is_none()
+    }
+
     /// Appends the text of an ID to another; with room for it, nothing is allocated. After an error nothing was
     /// appended.
+    ///
+    /// ```
+    /// use cosid_id::{Form, Layout};
+    ///
+    /// let form = Form::radix62(Layout::MILLISECOND).padded();
+    /// let mut line = String::with_capacity(64);
+    /// form.append("295913926632165376".parse()?, &mut line)?;
+    /// line.push('\n');
+    /// assert_eq!(line, "0LrHucXALbs\n");
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.

@@ -44,10 +44,11 @@
 //! | 64 | 8 | reserved |
 //! | 128 | 8 | word, bytes of the generator's name; 0 while the cell is free. Stored last, with release |
 //! | 136 | 64 | the generator's name, ASCII, filled up with zeros |
-//! | 200 | 32 | the cell's own layout; all zero is the pool's, anything else is refused for now |
+//! | 200 | 32 | the cell's own layout, if it is not all zero, which is the pool's. Slot bits at least the pool's, bits in all at most. Stored before the state and the name |
 //! | 232 | 8 | reserved |
 //!
-//! A new page's cells all stand at `first tick above the floor << sequence bits`, free or not, so that closing
+//! A new page's cells all stand at `first tick above the floor << sequence bits`, free or not (one that gets a layout of its
+//! own is set to that layout's, by compare-and-swap, before it has a name), so that closing
 //! poisons every word that could ever issue. No ID issued is above the state minus 1, if the state is above
 //! where it began; so no word for the last one is needed that could disagree with the state. (The state minus 1 is
 //! the last one issued, unless somebody has added to the state and not used all numbers, see below.)
@@ -221,17 +222,22 @@ impl Header {
         }
         let pool = str::from_utf8(&head[POOL_AT..POOL_AT + pool_len])
             .map_err(|_| corrupt("the pool's name is not UTF-8".into()))?;
-        Ok(Self {
+        let header = Self {
             pool: pool.to_owned(),
             slot,
             fence: u64_at(head, FENCE_AT),
             floor: u64_at(head, FLOOR_AT),
             layout,
-        })
+        };
+        // A program that comes later may give a reserved byte a meaning; without knowing it nobody may issue.
+        if header.encode()?[..CHECKSUM_AT] != head[..CHECKSUM_AT] {
+            return Err(corrupt("it has something in reserved bytes".into()));
+        }
+        Ok(header)
     }
 }
 
-fn encode_layout(layout: &Layout) -> [u8; LAYOUT_LEN] {
+pub(crate) fn encode_layout(layout: &Layout) -> [u8; LAYOUT_LEN] {
     let mut bytes = [0; LAYOUT_LEN];
     let widths = [layout.timestamp_bits(), layout.slot_bits(), layout.sequence_bits()];
     put(&mut bytes, 0, &widths);
@@ -245,7 +251,7 @@ fn encode_layout(layout: &Layout) -> [u8; LAYOUT_LEN] {
     bytes
 }
 
-fn decode_layout(bytes: &[u8]) -> Result<Layout, String> {
+pub(crate) fn decode_layout(bytes: &[u8]) -> Result<Layout, String> {
     let [timestamp_bits, slot_bits, sequence_bits, order] = [bytes[0], bytes[1], bytes[2], bytes[3]];
     let order = match order {
         0 => FieldOrder::SlotSequence,

@@ -21,6 +21,7 @@
 //!   process writes opens none here.
 
 use crate::cell::{CLOSED, Rules};
+use crate::proof::bug;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The gate is out of use: nobody shuts it when a tick is over, and so nobody may open it.
@@ -57,7 +58,8 @@ impl Rules {
         let limit = gate.load(Ordering::Acquire);
         let first = state.load(Ordering::Acquire);
         let end = first.saturating_add(want.into());
-        let is_open = limit > SHUT && first >= self.first_state && end <= limit;
+        let is_below = end <= limit || bug("takes_a_range_past_the_limit");
+        let is_open = limit > SHUT && first >= self.first_state && is_below;
         if !is_open || Self::looks_at_clock(first, end) {
             return None;
         }
@@ -82,7 +84,7 @@ impl Rules {
             // Not if it has changed: whoever changed it has looked at the clock since.
             let _ = gate.compare_exchange(limit, SHUT, Ordering::AcqRel, Ordering::Relaxed);
         }
-        let end = (last_tick + 1) << bits;
+        let end = if bug("settles_for_any_number") { u64::MAX } else { (last_tick + 1) << bits };
         (self.first_state..end).contains(&got).then_some(got)
     }
 
@@ -90,10 +92,11 @@ impl Rules {
     /// `now_ms`.
     pub fn open(&self, state: &AtomicU64, gate: &AtomicU64, ceiling: &AtomicU64, now_ms: u64) {
         let open = |state| self.limit(state, ceiling.load(Ordering::Acquire), now_ms);
-        if gate.load(Ordering::Relaxed) == SHUT
+        let seen = gate.load(Ordering::Relaxed);
+        if (seen == SHUT || bug("opens_a_gate_out_of_use"))
             && let Some(limit) = open(state.load(Ordering::Acquire))
         {
-            let _ = gate.compare_exchange(SHUT, limit, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = gate.compare_exchange(seen, limit, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -103,6 +106,7 @@ impl Rules {
         let now = layout.ticks_to(now_ms)?;
         // Only whole ticks are ours. A clock past the window's end makes no IDs from before it.
         let last = layout.ticks_to(ceiling.checked_add(1)?)?.checked_sub(1)?.min(layout.max_tick());
+        let last = last + u64::from(bug("a_gate_open_above_the_ceiling"));
         if now > last {
             return None;
         }
@@ -122,6 +126,9 @@ impl Rules {
 pub fn shut(gate: &AtomicU64) {
     let seen = gate.load(Ordering::Relaxed);
     if seen > SHUT {
+        if bug("the_tick_shuts_by_a_store") {
+            return gate.store(SHUT, Ordering::Release);
+        }
         let _ = gate.compare_exchange(seen, SHUT, Ordering::AcqRel, Ordering::Relaxed);
     }
 }

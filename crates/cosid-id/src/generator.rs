@@ -1,5 +1,7 @@
 //! Making IDs.
 
+mod range;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +16,8 @@ use crate::page::{Page, Word};
 use crate::run::Run;
 use crate::stamp::Stamp;
 use crate::tick::Gate;
+
+pub use range::{IdRange, Ranges};
 
 /// IDs that one batch may have.
 pub const MAX_BATCH: usize = 100_000;
@@ -76,8 +80,8 @@ impl<C: Clock> Generator<C> {
     /// # Errors
     /// Those of [`Generator::new`].
     pub fn with_clock(page: Arc<Page>, cell: usize, clock: C) -> Result<Self, Error> {
-        page.check_cell(cell)?;
-        let (slot, layout) = (page.header().slot, page.header().layout);
+        let layout = page.layout_of(cell)?;
+        let slot = page.header().slot;
         let rules = Rules::new(layout, page.header().floor);
         let stamp = Stamp::new(&layout, slot);
         let state = Word::new(page, |page| page.state_word(cell));
@@ -239,6 +243,12 @@ impl<C: Clock> Generator<C> {
         self.state.owner()
     }
 
+    /// The layout of its IDs.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Its cell on the page.
     #[must_use]
     pub fn cell(&self) -> usize {
@@ -314,92 +324,5 @@ impl<C: Clock> Generator<C> {
             let nap = wait.until().map_or(CEILING_NAP, |until| self.clock.until(until).min(LONGEST_NAP));
             self.clock.sleep(nap.min(left));
         }
-    }
-}
-
-/// IDs of one tick whose sequences follow each other without a gap, in order; taken in one atomic operation.
-///
-/// A program that hands out the numbers itself needs no more than the first, their count and their distance.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct IdRange {
-    next: u64,
-    left: u32,
-    step: u64,
-}
-
-impl IdRange {
-    /// The next ID of the range, `None` at its end.
-    #[must_use]
-    pub fn first(&self) -> Option<Id> {
-        (self.left > 0).then_some(Id::composed(self.next))
-    }
-
-    /// What has to be added to an ID to get the one after it: 1, unless the layout has the slot in its lowest bits.
-    #[must_use]
-    pub fn step(&self) -> u64 {
-        self.step
-    }
-}
-
-impl IdRange {
-    /// Writes the IDs to the front of a buffer, as many as both have, and says how many.
-    fn write_to(&self, ids: &mut [u64]) -> usize {
-        let count = ids.len().min(self.len());
-        let mut next = self.next;
-        // As simple as this it is compiled to several at a time.
-        for place in &mut ids[..count] {
-            *place = next;
-            next += self.step;
-        }
-        count
-    }
-}
-
-impl Iterator for IdRange {
-    type Item = Id;
-
-    fn next(&mut self) -> Option<Id> {
-        self.left = self.left.checked_sub(1)?;
-        let id = Id::composed(self.next);
-        // At most one step past a number of 63 bits, and a step has at most 32.
-        self.next += self.step;
-        Some(id)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left as usize, Some(self.left as usize))
-    }
-}
-
-impl ExactSizeIterator for IdRange {}
-
-/// The ranges that make up a batch, see [`Generator::ranges`]. Ends after an error.
-#[derive(Debug)]
-pub struct Ranges<'a, C = SystemClock> {
-    generator: &'a Generator<C>,
-    left: usize,
-    /// When it first had to wait.
-    start: Option<Duration>,
-    timeout: Duration,
-}
-
-impl<C: Clock> Iterator for Ranges<'_, C> {
-    type Item = Result<IdRange, NextError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            return None;
-        }
-        let (generator, left) = (self.generator, self.left);
-        let range = match generator.try_range(left) {
-            Err(NextError::Wait(_)) => {
-                let now = generator.clock.elapsed();
-                let waited = now.saturating_sub(*self.start.get_or_insert(now));
-                generator.next_range(left, self.timeout.saturating_sub(waited))
-            }
-            outcome => outcome,
-        };
-        self.left = range.as_ref().map_or(0, |range| left - range.len());
-        Some(range)
     }
 }

@@ -4,17 +4,23 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, excerpt};
+use crate::layout::Layout;
 use crate::radix::radix62;
 
 /// An ID: 63 bits, so that it fits every signed 64-bit column. Ordered as the number it is, which within one
 /// slot and generator is the order of issue.
 ///
+/// It is a bare number, eight bytes as in the column that it comes from, and does not know its layout: the same number is
+/// another time and slot in another layout, and one that guessed would be wrong without a word. So what it says is asked
+/// for with the layout: [`Id::timestamp`], [`Id::slot`], [`Id::sequence`], or all three by [`Layout::decompose`].
+///
 /// ```
 /// use cosid_id::{Id, Layout};
 ///
+/// let layout = Layout::MILLISECOND;
 /// let id: Id = "295913926632165376".parse()?;
-/// let parts = Layout::MILLISECOND.decompose(id)?;
-/// assert_eq!((parts.timestamp(), parts.slot(), parts.sequence()), (1_647_754_577_924, 5, 0));
+/// assert_eq!(id.timestamp(&layout)?, 1_647_754_577_924);
+/// assert_eq!((id.slot(&layout)?, id.sequence(&layout)?), (5, 0));
 /// assert_eq!(id.to_string(), "295913926632165376");
 /// # Ok::<(), cosid_id::Error>(())
 /// ```
@@ -30,6 +36,40 @@ impl Id {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// Unix ms at which the ID's tick began.
+    ///
+    /// ```
+    /// use cosid_id::{Id, Layout};
+    ///
+    /// let id: Id = "295913926632165376".parse()?;
+    /// assert_eq!(id.timestamp(&Layout::MILLISECOND)?, 1_647_754_577_924);
+    /// // 64 bits of another scheme are no ID of these 53, and are not cut to some.
+    /// assert!(id.timestamp(&Layout::JAVASCRIPT_MILLISECOND).is_err());
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::IdTooWide`] for an ID of another, wider layout.
+    pub fn timestamp(self, layout: &Layout) -> Result<u64, Error> {
+        layout.decompose(self).map(|parts| parts.timestamp)
+    }
+
+    /// The slot (worker id, machine id) that made the ID.
+    ///
+    /// # Errors
+    /// [`Error::IdTooWide`] for an ID of another, wider layout.
+    pub fn slot(self, layout: &Layout) -> Result<u32, Error> {
+        layout.decompose(self).map(|parts| parts.slot)
+    }
+
+    /// The ID's number within its tick and slot.
+    ///
+    /// # Errors
+    /// [`Error::IdTooWide`] for an ID of another, wider layout.
+    pub fn sequence(self, layout: &Layout) -> Result<u32, Error> {
+        layout.decompose(self).map(|parts| parts.sequence)
     }
 
     /// Radix 62 as 11 ASCII digits `0-9A-Za-z`, zeros in front: the shortest text that sorts as the number, and the
@@ -109,7 +149,7 @@ impl FromStr for Id {
     }
 }
 
-/// What an ID says: when, where, and which one of that tick.
+/// What an ID says: when, where, and which one of that tick. See [`Layout::decompose`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IdParts {
     pub(crate) timestamp: u64,

@@ -19,6 +19,7 @@
 //! The length is checked when a page is opened. A file that is cut short while it is mapped kills its readers
 //! with SIGBUS; no program but the owner has a reason to write the file other than through the mapping.
 
+mod cells;
 #[cfg(test)]
 mod fork_tests;
 mod map;
@@ -34,10 +35,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cell;
-use crate::error::{Error, excerpt};
+use crate::error::Error;
 use crate::format::{
-    CEILING_WORD, CELLS, CLOSED_WORD, HEADER_LEN, Header, LAYOUT_WORDS, MAX_NAME_LEN, NAME_WORDS, PAGE_LEN,
-    layout_word, name_len_word, name_word, state_word,
+    CEILING_WORD, CELLS, CLOSED_WORD, HEADER_LEN, Header, MAX_NAME_LEN, NAME_WORDS, PAGE_LEN, name_len_word,
+    name_word, state_word,
 };
 use crate::sync::{AtomicU64, Ordering};
 use map::Mapping;
@@ -157,27 +158,8 @@ impl Page {
         self.ceiling_word().fetch_max(unix_ms, Ordering::AcqRel).max(unix_ms)
     }
 
-    /// # Errors
-    /// [`Error::NoSuchCell`], [`Error::NewerCell`].
-    pub(crate) fn check_cell(&self, cell: usize) -> Result<(), Error> {
-        let path = || self.path.clone();
-        if cell >= CELLS || self.cell_name(cell).is_none() {
-            return Err(Error::NoSuchCell { cell, path: path() });
-        }
-        let layout = &self.words()[layout_word(cell)..][..LAYOUT_WORDS];
-        if layout.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
-            return Err(Error::NewerCell { cell, path: path() });
-        }
-        Ok(())
-    }
-
     fn words(&self) -> &[AtomicU64] {
         self.mapping.words()
-    }
-
-    fn last_issued_of(&self, cell: usize) -> u64 {
-        let state = self.state_word(cell).load(Ordering::Acquire);
-        cell::last_issued(&self.header.layout, self.header.floor, state)
     }
 
     /// The name's bytes, `None` for a free cell. The length is read first: it was stored last.
@@ -281,47 +263,15 @@ impl PageOwner {
         self.page.raise_ceiling(unix_ms)
     }
 
-    /// The cell of the generator `name`, which gets a free one if it has none yet. Each name is an ID space of
-    /// its own: two generators of one page make equal numbers.
-    ///
-    /// # Errors
-    /// [`Error::BadGeneratorName`], [`Error::CellsUsedUp`], [`Error::PageClosed`].
-    pub fn assign(&mut self, name: &str) -> Result<usize, Error> {
-        let bytes = name.as_bytes();
-        let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
-        if bytes.is_empty() || bytes.len() > MAX_NAME_LEN || !bytes.iter().all(allowed) {
-            return Err(Error::BadGeneratorName { name: excerpt(name), max: MAX_NAME_LEN });
-        }
-        if self.page.is_closed() {
-            return Err(Error::PageClosed { path: self.page.path.clone() });
-        }
-        if let Some(cell) = self.page.cell(name) {
-            return Ok(cell);
-        }
-        let cell = (0..CELLS)
-            .find(|&cell| self.page.cell_name(cell).is_none())
-            .ok_or_else(|| Error::CellsUsedUp { name: name.to_owned(), cells: CELLS })?;
-
-        let mut padded = [0; MAX_NAME_LEN];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        let words = self.page.words();
-        for (index, chunk) in padded.as_chunks::<8>().0.iter().enumerate() {
-            words[name_word(cell) + index].store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
-        }
-        words[name_len_word(cell)].store(bytes.len() as u64, Ordering::Release);
-        Ok(cell)
-    }
-
     /// Ends the page for good: when this returns no ID can come from it any more, in any process. May be called
-    /// again, also by a restarted agent, with the same result. Never blocks.
+    /// again, also by a restarted agent, with the same result, or one that late additions have made a tick later, see
+    /// [`Closed`]. Never blocks.
     pub fn close(&self) -> Closed {
         let words = self.page.words();
         words[CLOSED_WORD].store(1, Ordering::Release);
-        let Header { layout, floor, .. } = self.page.header;
         let last_issued = (0..CELLS)
-            .map(|cell| cell::close(&words[state_word(cell)]))
-            .map(|state| cell::last_issued(&layout, floor, state))
-            .fold(floor, u64::max);
+            .map(|cell| self.page.last_issued_at(cell, cell::close(&words[state_word(cell)])))
+            .fold(self.page.header.floor, u64::max);
         Closed { last_issued }
     }
 }

@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64 as OwnU64, Ordering::Relaxed, comp
 use crate::cell::Rules;
 use crate::gate::{Added, CHECK, Edge, SHUT};
 use crate::layout::Layout;
+use crate::proof::bug;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The longest run: what is thrown away at most, and IDs for which the clock is not asked.
@@ -101,7 +102,7 @@ impl Run {
             let is_good = next < end
                 && self.owner.load(Relaxed) == owner
                 && gate.load(Ordering::Acquire) == self.limit.load(Relaxed)
-                && state.load(Ordering::Acquire) == end;
+                && (state.load(Ordering::Acquire) == end || bug("serves_a_run_without_a_look"));
             interrupt();
             if is_good {
                 self.next.store(next + 1, Relaxed);
@@ -143,7 +144,8 @@ impl Run {
             };
             let got = state.fetch_add(want, Ordering::AcqRel);
             let end = got.wrapping_add(want);
-            let is_whole = got >= rules.first_state && end <= limit;
+            let is_below = end <= limit || bug("adds_past_the_limit");
+            let is_whole = got >= rules.first_state && is_below;
             interrupt();
             self.owner.store(owner, Relaxed);
             self.next.store(if is_whole { got + 1 } else { u64::MAX }, Relaxed);

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::generator::Generator;
+use crate::layout::Layout;
 use crate::page::{Closed, Page, PageOwner};
 use keeping::Keeping;
 
@@ -146,10 +147,34 @@ impl StaticSlot {
         Generator::new(Arc::clone(self.page.page()), cell)
     }
 
+    /// The generator of a name, with a layout of its own, which it must have at every start: see
+    /// [`PageOwner::assign_in`]. Never blocks.
+    ///
+    /// ```
+    /// use cosid_id::{Error, Layout, StaticSlot};
+    ///
+    /// let mut slot = StaticSlot::builder(3).open_without_file()?;
+    /// let seconds = Layout::builder().timestamp_bits(31).sequence_bits(22).unit_ms(1000).build()?;
+    /// let parcels = slot.generator_in("parcels", &seconds)?;
+    /// assert_eq!(parcels.layout(), &seconds);
+    /// assert!(matches!(slot.generator("parcels"), Err(Error::OtherLayout { .. })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`StaticSlot::assign`]; [`Error::OtherLayout`], [`Error::UnfitLayout`].
+    pub fn generator_in(&mut self, name: &str, layout: &Layout) -> Result<Generator, Error> {
+        if self.page.cell(name).is_none() && !self.is_opener() {
+            return Err(Error::NotTheOpener { opened_by: self.opened_by });
+        }
+        let cell = self.page.assign_in(name, layout)?;
+        Generator::new(Arc::clone(self.page.page()), cell)
+    }
+
     /// The cell of a name on the page, for other processes that map it; see [`PageOwner::assign`].
     ///
     /// # Errors
-    /// [`Error::BadGeneratorName`], [`Error::CellsUsedUp`], [`Error::PageClosed`]; [`Error::NotTheOpener`] for a new name
+    /// [`Error::BadGeneratorName`], [`Error::CellsUsedUp`], [`Error::PageClosed`], [`Error::OtherLayout`]; [`Error::NotTheOpener`] for a new name
     /// in a forked child, since its parent would not know of it.
     pub fn assign(&mut self, name: &str) -> Result<usize, Error> {
         match self.page.cell(name) {

@@ -7,7 +7,7 @@ use crate::error::{Error, excerpt};
 use crate::friendly::Friendly;
 use crate::id::Id;
 use crate::layout::Layout;
-use crate::radix::Radix;
+use crate::radix::{Radix, radix62};
 use crate::zone::Zone;
 
 /// An ID of CosId's `CosIdGenerator`: 44 bits of Unix ms, 20 of slot, 16 of sequence. Too wide for a number, it is kept
@@ -98,7 +98,12 @@ impl WideId {
     /// ```
     #[must_use]
     pub fn to_radix36(&self) -> String {
-        self.digits(Radix::R36)
+        let mut text = String::with_capacity(17);
+        let fields = [self.timestamp, self.slot.into(), self.sequence.into()];
+        for (field, width) in fields.into_iter().zip(widths(Radix::R36)) {
+            Radix::R36.push(field, width, &mut text);
+        }
+        text
     }
 
     /// Reads what [`WideId::to_radix36`] writes.
@@ -136,13 +141,21 @@ impl WideId {
         Self::new(timestamp, slot, sequence)
     }
 
-    fn digits(self, radix: Radix) -> String {
-        let mut text = String::with_capacity(17);
-        let fields = [self.timestamp, self.slot.into(), self.sequence.into()];
-        for (field, width) in fields.into_iter().zip(widths(radix)) {
-            radix.push(field, width, &mut text);
-        }
-        text
+    /// 15 ASCII digits of radix 62, `0-9A-Za-z` (8 + 4 + 3), with no `String` around them: what `Display` writes.
+    ///
+    /// ```
+    /// use cosid_id::WideId;
+    ///
+    /// assert_eq!(&WideId::new(1_647_754_577_924, 5, 35)?.to_radix62(), b"0T0b4Hki000500Z");
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn to_radix62(&self) -> [u8; 15] {
+        let [_, _, _, a, b, c, d, e, f, g, h] = radix62(self.timestamp);
+        let [.., i, j, k, l] = radix62(self.slot.into());
+        let [.., m, n, o] = radix62(self.sequence.into());
+        [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o]
     }
 
     fn from_digits(radix: Radix, form: &'static str, text: &str) -> Result<Self, Error> {
@@ -166,7 +179,8 @@ impl WideId {
 /// In radix 62.
 impl fmt::Display for WideId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.digits(Radix::R62))
+        // All ASCII.
+        f.pad(str::from_utf8(&self.to_radix62()).unwrap_or_default())
     }
 }
 

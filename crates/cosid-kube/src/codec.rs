@@ -41,6 +41,12 @@ pub const LAST_OWNER: &str = "cosid.dev/last-owner";
 /// The UID of the holder's pod, where it runs in one; only while held.
 pub const POD_UID: &str = "cosid.dev/pod-uid";
 
+/// The slot can't be acquired: its store went backwards. Until the pool's next barrier.
+pub const BARRED: &str = "cosid.dev/barred";
+
+/// What the store had lost of this slot when its holder put it back; until the pool's next barrier.
+pub const STORE_REGRESSED: &str = "cosid.dev/store-regressed";
+
 /// The latest time that a Lease can hold, Unix ms: annotations are int64 to the API server's policies.
 pub const MAX_TIME: Millis = i64::MAX as Millis;
 
@@ -76,5 +82,7 @@ pub fn lease_name(pool: &str, slot: Slot) -> String {
     format!("{pool}-{slot}")
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

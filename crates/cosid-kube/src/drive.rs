@@ -99,6 +99,9 @@ async fn ask<S: SlotStore>(
             Request::Write { slot, version, record } => {
                 store.write(slot, &version, &record).await.map(Answer::Written)
             }
+            Request::PutBack { slot, version, record, regression } => {
+                store.put_back(slot, &version, &record, &regression).await.map(Answer::Written)
+            }
         }
     };
     let answered = tokio::time::timeout(Duration::from_millis(timeout), asked).await;

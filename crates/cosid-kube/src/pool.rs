@@ -187,6 +187,12 @@ impl Default for SlotPoolSpec {
     }
 }
 
+/// The condition of a pool whose store went backwards, until a [`Barrier`] is above all that may have been lost.
+pub const STORE_REGRESSED: &str = "StoreRegressed";
+
+/// The annotation by which a [`Barrier`] is asked for: a [`Request`].
+pub const RECOVER: &str = "cosid.dev/recover";
+
 /// What the controller found.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, KubeSchema)]
 #[serde(rename_all = "camelCase")]
@@ -196,6 +202,7 @@ pub struct SlotPoolStatus {
     #[schemars(range(min = 0))]
     pub observed_generation: Option<i64>,
     /// `Ready`: slots can be acquired. `Exhausted`: none is free. `Deleting`: what the deletion waits for.
+    /// `StoreRegressed`: the store was restored from a backup, and no slot can be acquired before `kubectl cosid recover`.
     #[serde(default)]
     #[schemars(schema_with = "conditions_schema")]
     pub conditions: Vec<Condition>,
@@ -210,6 +217,54 @@ pub struct SlotPoolStatus {
     #[serde(default)]
     #[schemars(length(max = 65_536), inner(range(min = 0, max = 1_048_575)), extend("x-kubernetes-list-type" = "set"))]
     pub retired: Vec<i32>,
+    /// The last barrier that was written after the store went backwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<Barrier>,
+}
+
+/// No slot begins below this any more: it is above every window that may have been in use when the store went backwards.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq, Eq, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Barrier {
+    /// Unix ms.
+    #[schemars(range(min = 0))]
+    pub next_floor: i64,
+    /// The request that it was written for, see the annotation `cosid.dev/recover`.
+    #[schemars(length(max = 128))]
+    pub request: String,
+}
+
+/// A request for a barrier, as it stands in the annotation `cosid.dev/recover`: `ID` or `ID/SECONDS`, where no lease was
+/// longer than so many seconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Any name for it that no request had before.
+    pub id: String,
+    /// The longest that a lease may have been since the backup, seconds; `None`: the pool's ttl, or that of any Lease.
+    pub longest_ttl: Option<u32>,
+}
+
+impl Request {
+    /// Reads an annotation; `None` where it is not as it has to be.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (id, seconds) = match text.split_once('/') {
+            Some((id, seconds)) => (id, Some(seconds.parse().ok()?)),
+            None => (text, None),
+        };
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        let fits = (1..=100).contains(&id.len()) && id.bytes().all(is_name);
+        fits.then(|| Self { id: id.to_owned(), longest_ttl: seconds })
+    }
+}
+
+impl std::fmt::Display for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.longest_ttl {
+            Some(seconds) => write!(f, "{}/{seconds}", self.id),
+            None => f.write_str(&self.id),
+        }
+    }
 }
 
 /// How many slots are in which state.
@@ -277,6 +332,13 @@ impl SlotPool {
         format!("{}/{}", self.namespace().as_deref().unwrap_or_default(), self.name_any())
     }
 
+    /// Whether a condition of its status is true.
+    #[must_use]
+    pub fn is(&self, condition: &str) -> bool {
+        let mut conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|found| found.type_ == condition && found.status == "True")
+    }
+
     /// Unix ms of `spec.notBefore`, where it is given.
     ///
     /// # Errors
@@ -313,7 +375,9 @@ impl SlotPool {
     }
 
     fn invalid(&self, field: &'static str, value: impl ToString) -> Error {
-        Error::Pool { pool: self.full_name(), field, value: value.to_string() }
+        // Short enough for a log line.
+        let value = value.to_string().chars().take(80).collect();
+        Error::Pool { pool: self.full_name(), field, value }
     }
 }
 
@@ -348,11 +412,14 @@ pub fn to_pool(pool: &SlotPool) -> Result<Pool, Error> {
     let has_watermark = pool.status.as_ref().is_some_and(|status| status.watermark.is_some());
     let state = match (&pool.metadata.deletion_timestamp, has_watermark) {
         (Some(_), _) => PoolState::Deleting,
+        (None, true) if pool.is(STORE_REGRESSED) => PoolState::Regressed,
         (None, true) => PoolState::Ready,
         (None, false) => PoolState::Unready,
     };
     let terms = Terms { ttl, tolerance };
-    Ok(Pool { name: pool.full_name(), bits, first, last, withheld: withheld?, terms, state })
+    let barrier = pool.status.as_ref().and_then(|status| status.barrier.as_ref());
+    let barrier = barrier.and_then(|barrier| Millis::try_from(barrier.next_floor).ok()).unwrap_or(0);
+    Ok(Pool { name: pool.full_name(), bits, first, last, withheld: withheld?, terms, state, barrier })
 }
 
 /// The CustomResourceDefinition as it is installed: what `crds/` holds.
@@ -401,5 +468,7 @@ fn conditions_schema(_: &mut schemars::SchemaGenerator) -> Schema {
     })
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

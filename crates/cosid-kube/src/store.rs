@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use cosid_lease::{Entry, Record, Slot, SlotStore, StoreError, StoreTime, View};
+use cosid_lease::{Entry, Record, Regression, Slot, SlotStore, StoreError, StoreTime, View};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{GetParams, ListParams, PostParams};
 use kube::core::Request;
-use kube::{Client, Resource};
+use kube::{Client, Resource, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -179,6 +179,33 @@ impl SlotStore for KubeStore {
         version: &LeaseVersion,
         record: &Record,
     ) -> Result<LeaseVersion, StoreError> {
+        self.put(slot, version, record, None).await
+    }
+
+    /// The note is an annotation of the Lease, which the controller looks for.
+    async fn put_back(
+        &self,
+        slot: Slot,
+        version: &LeaseVersion,
+        record: &Record,
+        regression: &Regression,
+    ) -> Result<LeaseVersion, StoreError> {
+        self.put(slot, version, record, Some(regression)).await
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        self.clock.now()
+    }
+}
+
+impl KubeStore {
+    async fn put(
+        &self,
+        slot: Slot,
+        version: &LeaseVersion,
+        record: &Record,
+        regression: Option<&Regression>,
+    ) -> Result<LeaseVersion, StoreError> {
         let refused = |why: String| StoreError::Refused(format!("slot {slot}: {why}"));
         let before = version.lease().map_err(|error| refused(error.to_string()))?;
         let metadata = &before.metadata;
@@ -193,6 +220,9 @@ impl SlotStore for KubeStore {
         let pod_uid = self.pod_uid.as_deref();
         let mut lease =
             codec::encode(&before, record, ttl, pod_uid).map_err(|error| refused(error.to_string()))?;
+        if let Some(regression) = regression {
+            lease.annotations_mut().insert(codec::STORE_REGRESSED.to_owned(), regression.to_string());
+        }
         if bug("write_without_resource_version") {
             lease.metadata.resource_version = None;
         }
@@ -202,10 +232,6 @@ impl SlotStore for KubeStore {
             Ok(body) => self.written(&lease, record, body),
             Err(failure) => Err(failure.to_store_error(&self.lease_needs("update"))),
         }
-    }
-
-    fn now(&self) -> Option<StoreTime> {
-        self.clock.now()
     }
 }
 

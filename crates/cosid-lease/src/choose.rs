@@ -212,6 +212,7 @@ mod tests {
             withheld: BTreeSet::new(),
             terms: TERMS,
             state: PoolState::Ready,
+            barrier: 0,
         };
         View { pool, entries }
     }

@@ -76,6 +76,7 @@ impl PoolSpec {
             withheld: BTreeSet::new(),
             terms: self.terms,
             state: PoolState::Ready,
+            barrier: 0,
         }
     }
 }

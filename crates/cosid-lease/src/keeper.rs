@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use crate::choose::Preference;
 use crate::proof::bug;
 use crate::store::until;
-use crate::{Entry, Fence, Holding, Millis, Now, Owner, Record, Slot, StoreError, Terms, View};
+use crate::{Entry, Fence, Holding, Millis, Now, Owner, Record, Regression, Slot, StoreError, Terms, View};
 
 use backoff::Jitter;
 use holding::Held;
@@ -139,6 +139,17 @@ pub enum Request<V> {
         /// What it becomes.
         record: Record,
     },
+    /// The same, for a record that the store has lost.
+    PutBack {
+        /// Which.
+        slot: Slot,
+        /// What it must be at.
+        version: V,
+        /// What it becomes again.
+        record: Record,
+        /// What was lost.
+        regression: Regression,
+    },
 }
 
 /// An answer to a [`Request`].
@@ -183,6 +194,8 @@ pub struct Keeper<V> {
     stopping: bool,
     jitter: Jitter,
     skew: Option<Skew>,
+    /// The ceiling of a window that the store has lost, Unix ms: without a barrier above it nothing is acquired.
+    missing: Option<Millis>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -238,6 +251,7 @@ impl<V: Clone> Keeper<V> {
             stopping: false,
             jitter,
             skew: None,
+            missing: None,
         }
     }
 
@@ -330,14 +344,8 @@ impl<V: Clone> Keeper<V> {
             State::ClosingHeld(slot, record, version) => {
                 let give_up_at = now.mono.saturating_add(self.config.release_timeout);
                 let last_issued = if bug("release_forgets_what_was_issued") { 0 } else { last_issued };
-                self.state = State::Releasing(Releasing::start(
-                    slot,
-                    record,
-                    version,
-                    last_issued,
-                    now.mono,
-                    give_up_at,
-                ));
+                let releasing = Releasing::start(slot, record, version, last_issued, now.mono, give_up_at);
+                self.state = State::Releasing(releasing.held());
             }
             // Nothing is open in these states: a stray answer to an earlier close.
             other => self.state = other,

@@ -13,6 +13,7 @@
 //! * [`choose`]: which slot an acquirer tries.
 //! * [`SlotStore`]: what a store must do: load, read, and write by compare-and-set.
 //! * [`Keeper`]: acquire, renew, back off, lose, acquire anew, close in order.
+//! * [`regress`]: noticing a store that went backwards.
 //! * [`StoreClock`]: the store's time, estimated from its answers.
 //! * [`memory`]: a store in this process. `conformance` (a feature): what every store must pass.
 //!
@@ -40,9 +41,11 @@ pub mod keeper;
 pub mod memory;
 mod proof;
 mod record;
+pub mod regress;
 mod store;
 
 pub use clock::{Now, StoreClock, StoreTime};
 pub use keeper::{Action, Event, Keeper, KeeperConfig, LossReason, Report};
 pub use record::{Fence, Holding, MAX_FENCE, Millis, Owner, Record, Slot, Tenure, Terms};
+pub use regress::Regression;
 pub use store::{Entry, Pool, PoolState, SlotState, SlotStore, StoreError, View};

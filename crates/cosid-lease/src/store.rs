@@ -6,7 +6,7 @@ use std::future::Future;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Millis, Record, Slot, StoreTime, Terms};
+use crate::{Millis, Record, Regression, Slot, StoreTime, Terms};
 
 /// Where the slots of one pool are kept. Every change is one compare-and-set of one slot.
 ///
@@ -45,6 +45,21 @@ pub trait SlotStore: Send + Sync {
         record: &Record,
     ) -> impl Future<Output = Result<Self::Version, StoreError>> + Send;
 
+    /// Puts back a record that the store acknowledged before and has lost, as `regression` says. As [`write`](Self::write),
+    /// but where observers of the store can be told of it, it leaves a note for them.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    fn put_back(
+        &self,
+        slot: Slot,
+        version: &Self::Version,
+        record: &Record,
+        _regression: &Regression,
+    ) -> impl Future<Output = Result<Self::Version, StoreError>> + Send {
+        self.write(slot, version, record)
+    }
+
     /// The store's clock as known now, without asking it: `None` before its first answer. Does not block.
     fn now(&self) -> Option<StoreTime>;
 }
@@ -75,6 +90,9 @@ pub struct Pool {
     pub terms: Terms,
     /// Whether they are.
     pub state: PoolState,
+    /// Where slots began, Unix ms, when they were last lifted above all that a store that went backwards may have lost;
+    /// 0: never. [`Millis::MAX`] where nobody can do that, so that nobody waits for it.
+    pub barrier: Millis,
 }
 
 impl Pool {
@@ -101,6 +119,9 @@ pub enum PoolState {
     Unready,
     /// It is being deleted: holders keep their slots, nobody gets a new one.
     Deleting,
+    /// Its store went backwards, and what its slots have used is not known to be taken into account: holders keep their
+    /// slots, nobody gets a new one.
+    Regressed,
 }
 
 /// One slot as a store gives it.

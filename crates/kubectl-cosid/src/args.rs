@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-/// See the slots of SlotPools.
+/// See the slots of SlotPools, and recover pools after a restore of etcd.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl cosid", bin_name = "kubectl cosid", version)]
 pub(crate) struct Args {
@@ -33,6 +33,31 @@ pub(crate) struct Cluster {
 pub(crate) enum Command {
     /// The slot map of a pool: who holds which slot, until when, and where its next window starts.
     Slots(Slots),
+    /// After a restore of etcd from a backup: puts a barrier above everything that a pool's slots may have been used for,
+    /// and lets slots be acquired again. Holders keep their slots.
+    Recover(Recover),
+}
+
+/// Flags of `recover`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Recover {
+    /// The pool: NAME or NAMESPACE/NAME; without it the namespace's only pool, else the one named `default`.
+    pub(crate) pool: Option<String>,
+    /// Don't ask.
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+    /// Say what would be done, and do nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// The longest ttl that the pool has had since the backup, in seconds, if it was longer than now.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
+    pub(crate) longest_ttl: Option<u32>,
+    /// How long to wait for the controller, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u64,
+    /// How to print it.
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
 }
 
 /// Flags of `slots`.

@@ -16,6 +16,28 @@ pub(crate) enum Error {
         /// Why.
         source: StoreError,
     },
+    /// The request for a barrier was not taken.
+    #[error("pool {pool} can't be changed: {source}; you need `patch` on slotpools.cosid.dev")]
+    Ask {
+        /// The pool.
+        pool: String,
+        /// Why.
+        source: kube::Error,
+    },
+    /// Nobody said yes.
+    #[error("nothing was done: answer `yes`, or pass --yes")]
+    NotConfirmed,
+    /// No barrier came.
+    #[error(
+        "no barrier for pool {pool} within {seconds} s: is the controller running? It writes it as soon as it does; \
+         `kubectl get slotpool` and its events say more"
+    )]
+    NoBarrier {
+        /// The pool.
+        pool: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// The program could not start.
     #[error("can't start: {0}")]
     Start(#[from] std::io::Error),

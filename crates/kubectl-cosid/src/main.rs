@@ -1,7 +1,9 @@
 //! `kubectl cosid`: what an operator of the cluster types.
 
 mod args;
+mod connection;
 mod error;
+mod recover;
 mod slots;
 
 use std::process::ExitCode;
@@ -39,5 +41,6 @@ fn run(args: Args) -> Result<String, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match args.command {
         Command::Slots(slots) => runtime.block_on(slots::show(&args.cluster, &slots)),
+        Command::Recover(recover) => recover::recover(&runtime, &args.cluster, &recover),
     }
 }

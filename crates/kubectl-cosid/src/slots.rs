@@ -1,19 +1,15 @@
 //! `kubectl cosid slots`.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use cosid_kube::{ApiClock, ClusterOptions, KubeStore, config, find_pool, transport};
 use cosid_lease::choose::is_far_ahead;
 use cosid_lease::{Entry, Millis, Pool, Record, SlotState, SlotStore, View};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::args::{Cluster, Output, Slots};
+use crate::connection::Connection;
 use crate::error::Error;
-
-/// How long the API server may take.
-const DEADLINE: Duration = Duration::from_secs(15);
 
 /// One slot, as it is shown. Times are Unix ms.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -31,17 +27,7 @@ struct Row {
 
 /// The slot map, as text.
 pub(crate) async fn show(cluster: &Cluster, slots: &Slots) -> Result<String, Error> {
-    let options = ClusterOptions {
-        kubeconfig: cluster.kubeconfig.clone(),
-        context: cluster.context.clone(),
-        server: None,
-    };
-    let config = config::load(&options).await?;
-    let namespace = cluster.namespace.as_deref().unwrap_or(&config.default_namespace);
-    let clock = ApiClock::default();
-    let client = transport::client(&config, DEADLINE, clock.clone())?;
-    let name = find_pool(&client, namespace, slots.pool.as_deref()).await?;
-    let store = KubeStore::new(client, clock, &*name.namespace, &*name.name, None);
+    let Connection { store, name, .. } = Connection::open(cluster, slots.pool.as_deref()).await?;
     let view = store.load().await.map_err(|source| Error::Slots { pool: name.to_string(), source })?;
     let now = store.now().map_or(0, |time| time.earliest);
     let rows = rows(&view, now, slots.all);
@@ -115,7 +101,7 @@ fn table(pool: &Pool, rows: &[Row], now: Millis) -> String {
     text
 }
 
-fn time(millis: Millis) -> String {
+pub(crate) fn time(millis: Millis) -> String {
     let time = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
     time.map_or_else(|| millis.to_string(), |time| format!("{time:.3}"))
 }
@@ -145,6 +131,7 @@ mod tests {
             withheld: BTreeSet::new(),
             terms: TERMS,
             state: PoolState::Ready,
+            barrier: 0,
         };
         let entries = (0..).zip(states).map(|(slot, state)| Entry { slot, version: (), state }).collect();
         View { pool, entries }

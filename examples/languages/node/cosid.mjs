@@ -122,8 +122,13 @@ function read(status, body) {
   }
   if (status !== 200) {
     // What the agent refuses with 503 it does not refuse for ever.
-    throw new NoId(`the agent says ${answer.error?.reason}: ${answer.error?.message}`, status === 503);
+    throw new NoId(`the agent says ${answer?.error?.reason}: ${answer?.error?.message}`, status === 503);
   }
-  if (!Array.isArray(answer.strings) || answer.strings.length === 0) throw new NoId('the answer has no IDs', false);
-  return answer.strings;
+  const ids = answer?.strings;
+  if (!Array.isArray(ids) || ids.length === 0 || !ids.every(isId)) throw new NoId('the answer has no IDs', false);
+  return ids;
+}
+
+function isId(text) {
+  return typeof text === 'string' && /^\d{1,19}$/.test(text) && BigInt(text) < 2n ** 63n;
 }

@@ -190,10 +190,11 @@ impl State {
         state
     }
 
-    /// Time as an owner knows it whose store's clock is off by this.
+    /// Time as an owner knows it whose store's clock is off by this. The hosts' clocks go wrong the other way.
     pub(crate) fn now(&self, off: i64) -> Now {
-        let store = (BASE + self.mono).saturating_add_signed(off);
-        Now { mono: self.mono, host: store, store: Some(StoreTime { earliest: store, latest: store }) }
+        let right = BASE + self.mono;
+        let (store, host) = (right.saturating_add_signed(off), right.saturating_add_signed(-self.off));
+        Now { mono: self.mono, host, store: Some(StoreTime { earliest: store, latest: store }) }
     }
 
     pub(crate) fn break_promise(&mut self, text: String) {
@@ -252,6 +253,7 @@ impl State {
             withheld: BTreeSet::new(),
             terms: TERMS,
             state: PoolState::Ready,
+            barrier: 0,
         }
     }
 
@@ -260,7 +262,7 @@ impl State {
         match request {
             Request::Load => Ok(Reply::Loaded(self.slots.clone())),
             Request::Read { slot } => Ok(Reply::Read(self.slots[index(*slot)].clone())),
-            Request::Write { slot, version, record } => {
+            Request::Write { slot, version, record } | Request::PutBack { slot, version, record, .. } => {
                 let stored = &mut self.slots[index(*slot)];
                 if !stored.exists {
                     return Err(StoreError::Gone);

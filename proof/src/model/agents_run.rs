@@ -26,7 +26,9 @@ impl Model for Bounds {
             match (&message.done, state.is_awaited(message)) {
                 (None, true) => {
                     steps.push(Step::Arrive(at));
-                    if left.repeats > 0 && matches!(message.request, Request::Write { .. }) {
+                    if left.repeats > 0
+                        && matches!(message.request, Request::Write { .. } | Request::PutBack { .. })
+                    {
                         steps.push(Step::ArriveTwice(at));
                     }
                 }
@@ -168,7 +170,9 @@ impl State {
         let mut net = std::mem::take(&mut self.net);
         net.retain(|message| match (&message.request, &message.done) {
             _ if self.is_awaited(message) => true,
-            (Request::Write { slot, version, .. }, None) => self.slots[index(*slot)].version <= *version,
+            (Request::Write { slot, version, .. } | Request::PutBack { slot, version, .. }, None) => {
+                self.slots[index(*slot)].version <= *version
+            }
             _ => false,
         });
         net.sort_by_key(|message| (message.host, message.life, message.id));
@@ -345,7 +349,7 @@ impl State {
 
 fn slot_of(request: &Request<u64>) -> Option<Slot> {
     match request {
-        Request::Read { slot } | Request::Write { slot, .. } => Some(*slot),
+        Request::Read { slot } | Request::Write { slot, .. } | Request::PutBack { slot, .. } => Some(*slot),
         Request::Load => None,
     }
 }

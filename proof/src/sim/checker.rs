@@ -8,6 +8,7 @@ use cosid_kube::codec;
 use cosid_lease::{Fence, Millis, Record, Slot};
 use k8s_openapi::api::coordination::v1::Lease;
 
+use super::referee;
 use crate::promises::Highest;
 
 /// A page as it was made: a window that IDs come from. Its number tells it from every other page.
@@ -165,11 +166,16 @@ impl Checker {
         {
             return broken(slot, format!("{who} deletes the Lease of {}, who holds it", holding.owner.key));
         }
-        let Some(new) = new else { return Ok(()) };
+        let Some(new) = new else {
+            return referee::let_through(who, before, after)
+                .or_else(|why| broken(slot, format!("{who} {why}")));
+        };
         if let (Who::Pod(_), true) = (who, going(before) && old.as_ref() != Some(&new)) {
             return broken(slot, format!("{who} writes a Lease that is being deleted"));
         }
         let kept = self.highest.entry(slot).or_default().wrote(old.as_ref(), &new);
-        kept.or_else(|why| broken(slot, format!("{who} {why}")))
+        kept.or_else(|why| broken(slot, format!("{who} {why}")))?;
+        // Last: what it means says more than that it is refused.
+        referee::let_through(who, before, after).or_else(|why| broken(slot, format!("{who} {why}")))
     }
 }

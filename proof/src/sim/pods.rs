@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::checker::Who;
 use super::network::client;
+use super::referee::pod_uid;
 use super::world::{BASE, NAMESPACE, POOL, World, mono};
 
 /// How many apps a pod has.
@@ -172,7 +173,7 @@ impl Pod {
         let world = self.world.clone();
         let clock = ApiClock::default();
         let client = client(&world, &Who::Pod(self.number), clock.clone());
-        let store = KubeStore::new(client, clock, NAMESPACE, POOL, None);
+        let store = KubeStore::new(client, clock, NAMESPACE, POOL, Some(pod_uid(self.number)));
         let window = Window::new(self.volume.path(), StatusBoard::new(&self.key));
         let pool = format!("{NAMESPACE}/{POOL}");
         let resumable = window.resume(&self.key, Some(&pool)).ok().flatten();

@@ -1,6 +1,6 @@
 //! What the controller alone may do, and what not even it may.
 
-use cosid_kube::codec::{FINALIZER, NEXT_FLOOR};
+use cosid_kube::codec::{BARRED, FINALIZER, NEXT_FLOOR, STORE_REGRESSED};
 use cosid_kube::pool::{SlotRange, Watermark};
 use cosid_kube::{SlotPoolSpec, codec};
 use cosid_tests::ground::Ground;
@@ -28,7 +28,7 @@ pub(crate) fn the_controller_itself_lowers_nothing(ground: &Ground) {
     };
     refused(free().with(NEXT_FLOOR, at + 4), "nobody lowers a next floor");
     refused(free().without(NEXT_FLOOR), "may not be taken off, by anyone");
-    refused(fence(free(), 1), "a slot that is free changes only by being acquired");
+    refused(free().with(codec::LAST_OWNER, "x"), "a slot that is free changes only by being acquired");
 
     let pool = court.block_on(Api::namespaced(court.leases().into_client(), "above").get("orders")).unwrap();
     let shut = codec::new_lease(&pool, 1);
@@ -45,6 +45,49 @@ pub(crate) fn the_controller_itself_lowers_nothing(ground: &Ground) {
     let held = court.write(&pod, &pod.acquisition(&opened, now()));
     let freed = court.write(&pod, &pod.release(&held, now()));
     assert_eq!(freed.spec.unwrap().lease_transitions, Some(i32::MAX));
+}
+
+pub(crate) fn after_a_restore_holders_put_back_and_the_controller_lifts(ground: &Ground) {
+    let court = Court::new(ground, "restored");
+    court.space.pool("orders", 2, 30);
+    let (controller, pod, now) = (court.controller(), court.pod("web-0"), now());
+    // A barrier: a higher fence and next floor where nobody holds the slot.
+    let free = || court.lease("orders", 0);
+    let at = time(&free(), NEXT_FLOOR);
+    let (code, said) = court.refusal(&pod, &fence(free(), 7));
+    assert!(code == 422 && said.contains("changes only by being acquired"), "{code} {said}");
+    court.write(&controller, &fence(free(), 7).with(NEXT_FLOOR, at + 9));
+    let (code, said) = court.refusal(&controller, &fence(free(), 7).with(NEXT_FLOOR, at + 8));
+    assert!(code == 422 && said.contains("nobody lowers a next floor"), "{code} {said}");
+    // A bar: no acquisition, and nobody else takes it off.
+    let (code, said) = court.refusal(&pod, &free().with(BARRED, "x"));
+    assert!(code == 403 && said.contains("does not hold this one"), "{code} {said}");
+    court.write(&controller, &free().with(BARRED, "x"));
+    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now));
+    assert!(code == 422 && said.contains("`kubectl cosid recover orders -n restored`"), "{code} {said}");
+    let (code, said) = court.refusal(&pod, &pod.acquisition(&free(), now).without(BARRED));
+    assert!(
+        code == 403 && said.contains("only the cosid controller takes cosid.dev/barred off"),
+        "{code} {said}"
+    );
+    let back = court.write(&pod, &pod.acquisition(&free(), now).with(STORE_REGRESSED, "before"));
+    court.write(&pod, &pod.release(&back, now));
+    court.write(&controller, &free().without(BARRED).without(STORE_REGRESSED));
+    // Several changes of hands at once: only with a note that is new, and not to the end of all fences.
+    let ahead = |by| fence(pod.acquisition(&free(), now), by);
+    for lease in [ahead(2), ahead(65_536).with(STORE_REGRESSED, "a")] {
+        let (code, said) = court.refusal(&pod, &lease);
+        assert!(
+            code == 422 && said.contains("the fence (spec.leaseTransitions) moves by 0 or 1"),
+            "{code} {said}"
+        );
+    }
+    let (code, said) = court.refusal(&pod, &ahead(2).with(STORE_REGRESSED, "a").with(codec::FLOOR, 0));
+    assert!(code == 422 && said.contains("is below the next floor"), "{code} {said}");
+    let held = court.write(&pod, &ahead(2).with(STORE_REGRESSED, "a"));
+    let again = fence(pod.acquisition(&held, now + 60_000), 2);
+    let (code, said) = court.refusal(&pod, &again);
+    assert!(code == 422 && said.contains("moves by 0 or 1"), "the note is an old one: {code} {said}");
 }
 
 pub(crate) fn a_lease_that_goes_or_cant_be_read_is_left_alone(ground: &Ground) {

@@ -21,7 +21,8 @@ use hostile::{
 };
 use lawful::agents_and_the_controller_live_a_whole_life;
 use lives::{
-    a_lease_that_goes_or_cant_be_read_is_left_alone, only_the_controller_makes_and_deletes_leases,
+    a_lease_that_goes_or_cant_be_read_is_left_alone,
+    after_a_restore_holders_put_back_and_the_controller_lifts, only_the_controller_makes_and_deletes_leases,
     the_controller_itself_lowers_nothing,
 };
 use rules::each_bad_write_is_refused_and_told_why;
@@ -32,6 +33,7 @@ fn the_referee() {
     let cases: &[Case<Ground>] = cosid_tests::cases![
         each_bad_write_is_refused_and_told_why,
         the_controller_itself_lowers_nothing,
+        after_a_restore_holders_put_back_and_the_controller_lifts,
         a_lease_that_goes_or_cant_be_read_is_left_alone,
         only_the_controller_makes_and_deletes_leases,
         a_hostile_pod_gets_nowhere,

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use xtask::{Error, Result, paths, programs};
+use xtask::{Error, Result, go, java, paths, programs};
 
 /// Flags of the benchmark.
 #[derive(Args)]
@@ -11,7 +11,19 @@ pub(crate) struct Bench {
     /// Measure only what the project aims at, and fail if an aim is missed
     #[arg(long)]
     aims: bool,
+    /// CosId itself too: needs a JDK and Maven
+    #[arg(long)]
+    java: bool,
+    /// bwmarrin/snowflake too: needs Go
+    #[arg(long)]
+    go: bool,
+    /// All of them
+    #[arg(long)]
+    all_peers: bool,
 }
+
+/// The Go that `benches/go` needs.
+const GO: &str = "1.26.0";
 
 impl Bench {
     /// The benchmark is a workspace of its own, with the crates to compare with; nothing else builds those.
@@ -24,6 +36,12 @@ impl Bench {
             .arg("--target-dir")
             .arg(target.join("bench-build"))
             .arg("--");
+        if self.java || self.all_peers {
+            command.arg("--java").arg(java::with_cosid("benches/java/Turns.java")?);
+        }
+        if self.go || self.all_peers {
+            command.arg("--go").arg(go::program("benches/go", GO, &target.join("bench/bwmarrin"))?);
+        }
         if self.aims {
             command.arg("--aims");
         } else {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use xtask::{Error, Result, programs};
+use xtask::{Error, Result, paths, programs, progress};
 
 /// What is passed on to the model checker.
 #[derive(Args, Default)]
@@ -73,13 +73,26 @@ fn option(args: &mut Vec<String>, name: &str, value: Option<impl ToString>) {
     args.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
 }
 
-/// In a build of its own: with the cfg it is other code, and in the shared folder each would undo the other's.
+/// Builds the proof and runs it.
+///
+/// The wrapper gives the cfg to the workspace's own crates only, and cargo keeps what comes of it apart from the development
+/// build of the same crates. All others are the development build's: that they are only as long as no `--package` narrows
+/// who has a say in their features, as in `programs::build`.
 fn run(args: &[String]) -> Result<ExitCode> {
-    let mut command = programs::cargo();
-    command.args(["run", "--quiet", "--locked", "--profile", "proof", "--target-dir", "target/proof"]);
-    command.args(["--package", "cosid-proof", "--"]).args(args);
-    command.env("RUSTFLAGS", "--cfg cosid_proof");
-    let status = command.status().map_err(Error::io("start cargo"))?;
+    let cargo = |command: &str| {
+        let mut cargo = programs::cargo();
+        cargo.args([command, "--quiet", "--locked", "--bin", "cosid-proof"]);
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", paths::workspace().join("proof/rustc"));
+        // The many small pieces of an incremental build are slow code.
+        cargo.env("CARGO_INCREMENTAL", "0");
+        cargo
+    };
+    let started = Error::io("start cargo");
+    let built = progress::step("build the proof", |_| cargo("build").status().map_err(started))?;
+    if !built.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let status = cargo("run").arg("--").args(args).status().map_err(Error::io("start cargo"))?;
     // It has said itself what it found.
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))

@@ -20,7 +20,7 @@ pub(crate) struct Test {
     /// `cargo xtask image --quick`; those that pull a node's cable are left out
     #[arg(long, conflicts_with = "memory")]
     context: Option<String>,
-    /// Also what takes too long for every change: the model checker, the seeded bugs, the simulator
+    /// Also the model checker, the seeded bugs and the simulator, which are steps of their own in `.ci/run`
     #[arg(long, conflicts_with = "context")]
     all: bool,
 }
@@ -43,8 +43,8 @@ impl Test {
         } else {
             cargo(&["test", "--workspace", "--locked"], &[])?;
         }
-        // What is behind features that no program here has, such as time zones by name.
-        cargo(&["test", "-p", "cosid-id", "--all-features", "--locked"], &[])?;
+        // What is behind features that no program here has: time zones by name; waiting in async programs.
+        cargo(&["test", "-p", "cosid-id", "-p", "cosid-client", "--all-features", "--locked"], &[])?;
         // The page's words under every interleaving; another build, since loom replaces the atomics.
         let words = ["test", "-p", "cosid-id", "--release", "--locked", "--test", "loom"];
         cargo(&[&words[..], &["--target-dir", "target/loom"]].concat(), &[("RUSTFLAGS", "--cfg loom")])?;

@@ -143,3 +143,35 @@ async fn a_page_that_an_attempt_left_behind_does_not_block_the_next() {
     assert_eq!(board.now().state, crate::status::State::Held);
     window.generator("orders").unwrap().unwrap().try_next().unwrap();
 }
+
+#[tokio::test]
+async fn what_an_app_leaves_in_the_directory_stops_no_agent() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = |name: &str| {
+        let made = std::process::Command::new("mkfifo").arg(dir.path().join(name)).status().unwrap();
+        assert!(made.success(), "mkfifo {name}");
+    };
+    fs::create_dir_all(dir.path().join("a.page/full")).unwrap();
+    fs::create_dir(dir.path().join("b.draft")).unwrap();
+    pipe("c.page");
+    pipe("lease.json");
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("d.page")).unwrap();
+    fs::write(dir.path().join("e.page"), "half").unwrap();
+    let (window, board) = window(dir.path());
+    assert!(window.resume("ns/pod", None).unwrap().is_none());
+    assert!(!dir.path().join("e.page").exists(), "what is a file goes");
+    window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    assert_eq!(board.now().state, crate::status::State::Held);
+}
+
+#[test]
+fn a_state_that_is_a_directory_or_a_link_is_no_state() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("lease.json")).unwrap();
+    let (first, _) = window(dir.path());
+    assert!(first.resume("ns/pod", None).unwrap().is_none());
+    fs::remove_dir(dir.path().join("lease.json")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("lease.json")).unwrap();
+    let (second, _) = window(dir.path());
+    assert!(second.resume("ns/pod", None).unwrap().is_none());
+}

@@ -106,8 +106,12 @@ impl FakeAgent {
         self.state.puts.load(Ordering::Acquire)
     }
 
-    /// The next requests for generators get these errors, in order.
+    /// The next requests for generators get these errors, in order. A request that a client has given up before is not
+    /// one of them: connections are served one after the other, so it has been by the time that a later one is.
     pub(crate) fn refuse(&self, refusals: impl IntoIterator<Item = Value>) {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        stream.write_all(b"GET /v1/lease HTTP/1.1\r\n\r\n").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
         let mut refusals = refusals.into_iter().collect::<Vec<_>>();
         refusals.reverse();
         *self.state.refusals.lock().unwrap() = refusals;
@@ -145,6 +149,16 @@ impl FakeAgent {
         let header = Header { fence: fence + 1, floor, ..binding.owner.header().clone() };
         let owner = PageOwner::create(self.state.dir.join(&file), &header).unwrap();
         *binding = Binding { owner, file };
+    }
+
+    /// Moves the window's end an hour on.
+    pub(crate) fn open_window(&self) {
+        self.move_window(SystemClock.unix_ms() + HOUR);
+    }
+
+    /// Moves the window's end.
+    pub(crate) fn move_window(&self, ceiling: u64) {
+        self.state.binding.lock().unwrap().owner.set_ceiling(ceiling);
     }
 
     /// The files of this agent that are mapped in this process, one entry a mapping: its own too.

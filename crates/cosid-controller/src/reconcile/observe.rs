@@ -41,7 +41,7 @@ pub enum State {
         /// The next floor.
         until: Millis,
     },
-    /// Can't be had: its next floor lies far ahead, or its fence is used up.
+    /// Can't be had: its expiry or its next floor lies far ahead, or its fence is used up.
     PassedOver(String),
     /// Can't be read.
     Corrupt(String),
@@ -113,6 +113,14 @@ fn state(lease: &Lease, pool: &str, now: Millis) -> State {
         SlotState::Open(record) => record,
     };
     if let Some(holding) = record.live(now) {
+        // No pool's ttl is that long. The referee has no clock, so a holder can write any time: the slot would be nobody
+        // else's for ever, and a deletion of the pool would wait for it.
+        if holding.expires_at > now.saturating_add(FAR_AHEAD) {
+            return State::PassedOver(format!(
+                "{} holds it until {} (Unix ms), more than an hour ahead, as no agent does",
+                holding.owner.key, holding.expires_at
+            ));
+        }
         return State::Live {
             key: holding.owner.key.clone(),
             incarnation: holding.owner.incarnation,

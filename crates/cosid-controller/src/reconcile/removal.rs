@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cosid_kube::codec::{self, FINALIZER};
-use cosid_kube::pool::SlotPool;
+use cosid_kube::pool::{STORE_REGRESSED, SlotPool};
 use cosid_lease::Pool;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
@@ -25,6 +25,11 @@ impl Reconciler {
     ) -> Result<Again, Error> {
         self.mend(&pool, &self.slots(key, &pool)?).await?;
         let slots = self.slots(key, &pool)?;
+        // What would be kept of its slots is not all that they have used.
+        if pool.is(STORE_REGRESSED) {
+            self.say(&pool, model, Found { slots: &slots, missing: 0, occupied: &[] }).await?;
+            return Ok(self.pause(&slots));
+        }
         let evicted = self.delete(provision::evictable(&slots)).await?;
         if evicted > 0 {
             return Ok(NOW);

@@ -1,11 +1,13 @@
 //! What a pool's status says. Pure: it is written where it differs from what is there.
 
-use cosid_kube::pool::{SlotCounts, SlotPool, SlotPoolStatus};
+use cosid_kube::pool::{Barrier, SlotCounts, SlotPool, SlotPoolStatus};
 use cosid_lease::{Pool, Slot};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
 
 use super::observe::{Slots, State};
+use super::watermark::Kept;
 
 /// How many slots a message names.
 const NAMED: usize = 10;
@@ -24,14 +26,15 @@ pub mod condition {
     pub const DELETING: &str = "Deleting";
     /// Slots that are passed over, because their Lease can't be read or used.
     pub const QUARANTINED: &str = "Quarantined";
+    /// The store went backwards, and there is no barrier yet above what it lost.
+    pub use cosid_kube::pool::STORE_REGRESSED;
     /// All of them.
-    pub const ALL: [&str; 4] = [READY, EXHAUSTED, DELETING, QUARANTINED];
+    pub const ALL: [&str; 5] = [READY, EXHAUSTED, DELETING, QUARANTINED, STORE_REGRESSED];
 
     /// Whether a pool's status says so.
     #[must_use]
     pub fn is(pool: &SlotPool, kind: &str) -> bool {
-        let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
-        conditions.any(|found| found.type_ == kind && found.status == "True")
+        pool.is(kind)
     }
 }
 
@@ -73,7 +76,7 @@ pub fn status(pool: &SlotPool, model: &Pool, found: Found<'_>, now: Timestamp) -
         is: !deleting && free + cooling + coming == 0,
         reason: if free + cooling + coming == 0 { "NoFreeSlot" } else { "FreeSlots" },
         message: if free + cooling + coming == 0 {
-            "Every slot is held or withheld; a slot comes free when its holder goes. A larger slot range gives room at once.".to_owned()
+            "Every slot is held or withheld; a slot comes free when its holder goes. A larger slot range gives room at once, where the layout has bits for more slots; else use another pool beside this one.".to_owned()
         } else {
             "Slots can be acquired.".to_owned()
         },
@@ -96,6 +99,44 @@ pub fn status(pool: &SlotPool, model: &Pool, found: Found<'_>, now: Timestamp) -
     }
 }
 
+/// The status of a pool whose store went backwards, as `how` says; at least this is kept of it.
+#[must_use]
+pub fn regressed(pool: &SlotPool, kept: &Kept, how: &str, now: Timestamp) -> SlotPoolStatus {
+    let name = pool.name_any();
+    let namespace = pool.namespace().unwrap_or_default();
+    let message = format!(
+        "The API server's store was restored from a backup: {how}. Slots may look free that are in use, so none can be \
+         acquired; holders go on. Once the restore is over run `kubectl cosid recover {name} -n {namespace}`."
+    );
+    let reason = "StoreRestored";
+    let claim = Claim { kind: condition::STORE_REGRESSED, is: true, reason, message };
+    let before = kept_in(pool, kept);
+    let conditions = merged(&before.conditions, vec![claim], pool.metadata.generation, now);
+    let status = SlotPoolStatus { conditions, ..before };
+    let claim = ready(&status, pool.metadata.deletion_timestamp.is_some(), 0, 0);
+    let conditions = merged(&status.conditions, vec![claim], pool.metadata.generation, now);
+    SlotPoolStatus { conditions, ..status }
+}
+
+/// The status of a pool with a new barrier.
+#[must_use]
+pub fn recovered(pool: &SlotPool, kept: &Kept, barrier: Barrier, now: Timestamp) -> SlotPoolStatus {
+    let message = format!(
+        "A barrier is above all that may have been lost: no slot begins below {}.",
+        barrier.next_floor
+    );
+    let claim = Claim { kind: condition::STORE_REGRESSED, is: false, reason: "Recovered", message };
+    let before = kept_in(pool, kept);
+    let conditions = merged(&before.conditions, vec![claim], pool.metadata.generation, now);
+    SlotPoolStatus { conditions, barrier: Some(barrier), ..before }
+}
+
+fn kept_in(pool: &SlotPool, kept: &Kept) -> SlotPoolStatus {
+    let before = pool.status.clone().unwrap_or_default();
+    let watermark = Kept::of(Some(&before)).merged(kept).watermark;
+    SlotPoolStatus { watermark: Some(watermark), ..before }
+}
+
 /// The status of a pool that can't be served as it is.
 #[must_use]
 pub fn unserved(pool: &SlotPool, reason: &'static str, message: String, now: Timestamp) -> SlotPoolStatus {
@@ -116,6 +157,10 @@ fn ready(before: &SlotPoolStatus, deleting: bool, coming: usize, opened: usize) 
     let was = is(before, condition::READY) && opened > 0;
     let (is, reason, message) = if deleting {
         (false, "Deleting", "The pool is being deleted: no slot can be acquired.".to_owned())
+    } else if is(before, condition::STORE_REGRESSED) {
+        let message =
+            "The store was restored from a backup: no slot can be acquired before `kubectl cosid recover`.";
+        (false, condition::STORE_REGRESSED, message.to_owned())
     } else if before.watermark.is_none() {
         (false, "NoWatermark", "What an earlier pool of this name used is still being read.".to_owned())
     } else if coming > 0 && !was {
@@ -144,8 +189,12 @@ fn quarantined(slots: &Slots, occupied: &[Slot]) -> Claim {
         message.push_str(&format!("; and {more} more"));
     }
     if is {
-        message
-            .push_str(". Mend the Lease, or delete it: its slot is retired where its floor can't be known.");
+        // Nobody but the controller may delete a pool's Lease: the referee asks for its name.
+        message.push_str(
+            ". Mend the Lease, or delete it: its slot is retired where its floor can't be known. A cluster's administrator \
+             deletes it so: kubectl delete lease POOL-SLOT --namespace NAMESPACE \
+             --as=system:serviceaccount:CONTROLLERS-NAMESPACE:cosid-controller",
+        );
         Claim { kind: condition::QUARANTINED, is, reason: "SlotsPassedOver", message }
     } else {
         Claim {

@@ -94,7 +94,7 @@ fn what_a_lease_says() {
     let record = |fence, next_floor| open(3, &Record::open(fence, next_floor));
     let is_live = |state: &State| matches!(state, State::Live { .. });
     type Is<'a> = &'a dyn Fn(&State) -> bool;
-    let cases: [(&str, Lease, Millis, Is<'_>); 9] = [
+    let cases: [(&str, Lease, Millis, Is<'_>); 11] = [
         ("shut", shut(3), NOW, &|state| *state == State::Shut),
         ("free", free(3), NOW, &|state| *state == State::Free),
         ("cooling", record(1, NOW + 1), NOW, &|state| *state == State::Cooling { until: NOW + 1 }),
@@ -104,6 +104,13 @@ fn what_a_lease_says() {
         }),
         ("far ahead", record(1, NOW + FAR_AHEAD + 1), NOW, &|state| matches!(state, State::PassedOver(_))),
         ("fence used up", record(MAX_FENCE, 5), NOW, &|state| matches!(state, State::PassedOver(_))),
+        ("held for an hour from now", held(3), NOW + 30_000 - FAR_AHEAD, &is_live),
+        (
+            "held for longer: no agent wrote that",
+            held(3),
+            NOW + 29_999 - FAR_AHEAD,
+            &|state| matches!(state, State::PassedOver(why) if why.contains("more than an hour ahead, as no agent does")),
+        ),
         ("going", going(3), NOW, &|state| *state == State::Going),
         ("unreadable", broken(3), NOW, &|state| matches!(state, State::Corrupt(_))),
     ];

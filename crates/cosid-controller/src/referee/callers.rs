@@ -1,7 +1,7 @@
 //! Whose an update of a slot's Lease may be.
 
 use cosid_kube::codec::{
-    CEILING, FINALIZER, FLOOR, INCARNATION, LAST_OWNER, NEXT_FLOOR, POD_UID, POOL_LABEL,
+    BARRED, CEILING, FINALIZER, FLOOR, INCARNATION, LAST_OWNER, NEXT_FLOOR, POD_UID, POOL_LABEL,
 };
 
 use super::{HOLD, Rule, forbidden, invalid};
@@ -41,6 +41,19 @@ pub(super) fn whole() -> Vec<Rule> {
                 "'{NEXT_FLOOR} may not be taken off, by anyone: only it says from where on the slot can be used again; \
                  send back all that was read'"
             ),
+        ),
+        forbidden(
+            format!("variables.controller || !('{BARRED}' in variables.old) || '{BARRED}' in variables.new"),
+            format!(
+                "'only the cosid controller takes {BARRED} off, with a barrier above all that was used; send back all that \
+                 was read'"
+            ),
+        ),
+        // Who puts back what a restored store has lost took the slot before.
+        invalid(
+            format!("variables.change != 'acquire' || variables.putsBack || !('{BARRED}' in variables.old)"),
+            "'the store was restored from a backup, and this slot may be in use: nobody acquires it before somebody runs \
+             `kubectl cosid recover ' + variables.oldPool + ' -n ' + request.namespace + '`'",
         ),
         invalid(
             "!has(oldObject.metadata.deletionTimestamp) || variables.change == 'edit'",

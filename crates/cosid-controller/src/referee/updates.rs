@@ -1,6 +1,8 @@
 //! What an update of a slot's Lease may do: the algebra's inequalities.
 
-use cosid_kube::codec::{CEILING, FLOOR, INCARNATION, LAST_OWNER, NEXT_FLOOR, POD_UID, POOL_LABEL};
+use cosid_kube::codec::{
+    CEILING, FLOOR, INCARNATION, LAST_OWNER, NEXT_FLOOR, POD_UID, POOL_LABEL, STORE_REGRESSED,
+};
 use cosid_lease::MAX_FENCE;
 
 use super::callers::{callers, only_the_controllers, whole};
@@ -8,6 +10,9 @@ use super::{Named, Rule, controller, invalid, named};
 
 /// The caller's pod: the API server puts it there for a token that is bound to one.
 const CALLERS_POD: &str = "authentication.kubernetes.io/pod-uid";
+
+/// How many fences a holder may put back at once.
+const MOST_PUT_BACK: u32 = 65_536;
 
 pub(super) fn variables(namespace: &str) -> Vec<Named> {
     let finalizers = |of: &str| format!("{of}.metadata.?finalizers.orValue([])");
@@ -33,6 +38,13 @@ pub(super) fn variables(namespace: &str) -> Vec<Named> {
         named("newFence", fence("object")),
         named("oldPod", format!("variables.old[?'{POD_UID}'].orValue('')")),
         named("newPod", format!("variables.new[?'{POD_UID}'].orValue('')")),
+        named(
+            "putsBack",
+            format!(
+                "'{STORE_REGRESSED}' in variables.new && \
+                 variables.new[?'{STORE_REGRESSED}'] != variables.old[?'{STORE_REGRESSED}']"
+            ),
+        ),
         named("wasReadable", readable("oldObject", "variables.old", "variables.wasHeld")),
         named("isReadable", readable("object", "variables.new", "variables.isHeld")),
         named("change", change()),
@@ -44,6 +56,7 @@ pub(super) fn variables(namespace: &str) -> Vec<Named> {
 /// * `edit`: nothing of the slot's record, only metadata;
 /// * `open`: the first next floor;
 /// * `lift`: another next floor and nothing else;
+/// * `barrier`: the controller's, after a store went backwards: free, under a higher fence;
 /// * `renew`, `acquire`, `release`: as in the algebra;
 /// * `tamper`: of a slot that was free and stays free.
 fn change() -> String {
@@ -53,6 +66,7 @@ fn change() -> String {
          (variables.new[?'{NEXT_FLOOR}'] == variables.old[?'{NEXT_FLOOR}'] ? 'edit' : \
          '{NEXT_FLOOR}' in variables.old ? 'lift' : 'open') : \
          !('{NEXT_FLOOR}' in variables.old) ? 'open' : \
+         variables.controller && !variables.isHeld && variables.newFence > variables.oldFence ? 'barrier' : \
          variables.isHeld && variables.wasHeld && variables.newFence == variables.oldFence ? 'renew' : \
          variables.isHeld ? 'acquire' : variables.wasHeld ? 'release' : 'tamper'"
     )
@@ -124,7 +138,7 @@ fn readably() -> Vec<Rule> {
         ),
         invalid(
             format!(
-                "variables.change != 'lift' || int(variables.new['{NEXT_FLOOR}']) >= int(variables.old['{NEXT_FLOOR}'])"
+                "!(variables.change in ['lift', 'barrier']) || int(variables.new['{NEXT_FLOOR}']) >= int(variables.old['{NEXT_FLOOR}'])"
             ),
             format!(
                 "'nobody lowers a next floor, from ' + variables.old['{NEXT_FLOOR}'] + ' to ' + \
@@ -138,14 +152,21 @@ fn fenced() -> Vec<Rule> {
     let from_to = "string(variables.oldFence) + ' to ' + string(variables.newFence)";
     vec![
         invalid(
-            "variables.change in ['edit', 'open'] || variables.newFence - variables.oldFence in [0, 1]",
+            // A holder whose store was restored from a backup may be several changes of hands ahead of it. It says so, which
+            // stops the pool, and can't use its fences up by it.
+            format!(
+                "variables.change in ['edit', 'open', 'barrier'] || variables.newFence - variables.oldFence in [0, 1] || \
+                 (variables.change == 'acquire' && variables.putsBack && variables.newFence > variables.oldFence && \
+                 variables.newFence - variables.oldFence <= {MOST_PUT_BACK})"
+            ),
             format!(
                 "'the fence (spec.leaseTransitions) moves by 0 or 1, not from ' + {from_to} + '; read the Lease again and \
                  decide anew'"
             ),
         ),
         invalid(
-            "variables.change != 'acquire' || variables.newFence == variables.oldFence + 1",
+            "variables.change != 'acquire' || variables.newFence == variables.oldFence + 1 || \
+             (variables.putsBack && variables.newFence > variables.oldFence)",
             format!(
                 "'the fence (spec.leaseTransitions) grows by 1 with each acquisition, and does not go from ' + {from_to} + \
                  '; read the Lease again and decide anew'"

@@ -12,7 +12,10 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use memmap2::{MmapMut, MmapOptions, MmapRaw};
+#[cfg(not(miri))]
+use memmap2::MmapOptions;
+use memmap2::{MmapMut, MmapRaw};
+#[cfg(not(miri))]
 use rustix::mm::{Advice, madvise};
 
 use crate::format::{PAGE_LEN, PAGE_WORDS};
@@ -33,7 +36,24 @@ impl Mapping {
         if file.metadata()?.len() != PAGE_LEN as u64 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        Self::map(file)
+    }
+
+    #[cfg(not(miri))]
+    fn map(file: &File) -> io::Result<Self> {
         MmapOptions::new().len(PAGE_LEN).map_raw(file).map(Self)
+    }
+
+    /// Miri maps no files. What it gets is memory of its own with the file's bytes: enough for all that happens on one
+    /// [`Page`](super::Page), not for two that map the same file.
+    #[cfg(miri)]
+    fn map(file: &File) -> io::Result<Self> {
+        use std::io::{Read, Seek};
+        let mut copy = MmapMut::map_anon(PAGE_LEN)?;
+        let mut file = file;
+        file.rewind()?;
+        file.read_exact(&mut copy)?;
+        Ok(Self(copy.into()))
     }
 
     pub(super) fn words(&self) -> &[AtomicU64; PAGE_WORDS] {
@@ -57,9 +77,13 @@ impl OwnWords {
     /// Fails where memory is short, or the kernel can't wipe it at a fork (Linux can since 4.14).
     pub(crate) fn new() -> io::Result<Self> {
         let memory = MmapRaw::from(MmapMut::map_anon(OWN_LEN)?);
+        // Miri has no fork either.
+        #[cfg(not(miri))]
         // SAFETY: the address and length are those of a mapping that is ours alone. Until a fork the advice changes none
         // of its bytes, and what a child finds in its copy is the zeros of a new mapping.
-        unsafe { madvise(memory.as_mut_ptr().cast(), OWN_LEN, Advice::LinuxWipeOnFork)? };
+        unsafe {
+            madvise(memory.as_mut_ptr().cast(), OWN_LEN, Advice::LinuxWipeOnFork)?
+        };
         Ok(Self(memory))
     }
 

@@ -15,7 +15,7 @@
 
 use std::path::Path;
 
-use crate::error::Error;
+use crate::error::{Error, excerpt};
 use crate::format::fnv1a;
 use crate::layout::{FieldOrder, Layout};
 
@@ -74,7 +74,8 @@ impl Identity {
         if found != expected {
             return Err(Error::StateOfAnother {
                 path: path.into(),
-                found: names(found[0], found[1], found[2]),
+                // A file may have any text there.
+                found: names(&excerpt(found[0]), &excerpt(found[1]), &excerpt(found[2])),
                 expected: names(&expected[0], &expected[1], &expected[2]),
             });
         }

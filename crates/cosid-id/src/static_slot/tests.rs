@@ -1,6 +1,7 @@
 //! Static slots on a real disk, most of them in virtual time.
 
 mod disks;
+mod fuzz;
 mod kills;
 
 use std::fs;

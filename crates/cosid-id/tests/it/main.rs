@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
 
 mod form;
+mod fuzz;
 mod generator;
 #[cfg(feature = "serde")]
 mod json;
 mod layout;
+mod own_layout;
 mod page;
 mod processes;
 mod properties;

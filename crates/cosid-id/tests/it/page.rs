@@ -283,7 +283,7 @@ fn a_cell_given_out_while_the_page_is_being_closed_issues_nothing() {
 }
 
 #[test]
-fn a_cell_with_a_layout_of_its_own_is_for_newer_programs() {
+fn a_cell_with_a_layout_that_is_not_known_is_for_newer_programs() {
     let (_dir, mut owner) = page(Layout::MILLISECOND, FLOOR);
     let cell = owner.assign("orders").unwrap();
     let mut file = fs::OpenOptions::new().write(true).open(owner.path()).unwrap();

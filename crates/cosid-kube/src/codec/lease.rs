@@ -33,7 +33,7 @@ impl SlotLease {
     /// # Errors
     /// [`CodecError::Unreadable`] where not even the metadata can be read.
     pub fn from_json(json: &[u8]) -> Result<Self, CodecError> {
-        let unreadable = |error: serde_json::Error| CodecError::Unreadable(error.to_string());
+        let unreadable = |error: serde_json::Error| CodecError::Unreadable(said(&error));
         let read = serde_json::from_slice::<Lease>(json).map_err(unreadable);
         Self::new(read, || serde_json::from_slice(json).map_err(unreadable))
     }
@@ -44,13 +44,13 @@ impl SlotLease {
     /// # Errors
     /// [`CodecError::Unreadable`] where not even the metadata can be read.
     pub(crate) fn glance(json: &[u8]) -> Result<Self, CodecError> {
-        let unreadable = |error: serde_json::Error| CodecError::Unreadable(error.to_string());
+        let unreadable = |error: serde_json::Error| CodecError::Unreadable(said(&error));
         let Glance { metadata, spec } = serde_json::from_slice(json).map_err(unreadable)?;
         let GlanceMeta { name, labels, annotations, deletion_timestamp } = metadata;
         let metadata = ObjectMeta { name, labels, annotations, deletion_timestamp, ..ObjectMeta::default() };
         let (spec, unreadable) = match spec.map(|raw| serde_json::from_str(raw.get())).transpose() {
             Ok(spec) => (spec, None),
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => (None, Some(said(&error))),
         };
         Ok(Self { lease: Lease { metadata, spec }, unreadable })
     }
@@ -89,6 +89,17 @@ impl SlotLease {
     }
 }
 
+/// What serde says of a Lease, which repeats values from it: the start and the end, which has the place.
+fn said(error: &serde_json::Error) -> String {
+    const PART: usize = 160;
+    let said: Vec<char> = error.to_string().chars().collect();
+    if said.len() <= 2 * PART {
+        return said.into_iter().collect();
+    }
+    let (start, end) = (&said[..PART], &said[said.len() - PART..]);
+    start.iter().chain(" ... ".chars().collect::<Vec<_>>().iter()).chain(end).collect()
+}
+
 #[derive(Deserialize)]
 struct Glance<'a> {
     metadata: GlanceMeta,
@@ -113,7 +124,7 @@ struct Named {
 impl<'de> Deserialize<'de> for SlotLease {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let json = serde_json::Value::deserialize(deserializer)?;
-        let unreadable = |error: serde_json::Error| CodecError::Unreadable(error.to_string());
+        let unreadable = |error: serde_json::Error| CodecError::Unreadable(said(&error));
         let read = Lease::deserialize(&json).map_err(unreadable);
         Self::new(read, || Named::deserialize(&json).map_err(unreadable)).map_err(D::Error::custom)
     }

@@ -20,7 +20,9 @@ pub fn decode(lease: &Lease, pool: &str) -> SlotState {
     let label = lease.metadata.labels.as_ref().and_then(|labels| labels.get(POOL_LABEL));
     match label {
         Some(label) if label == pool => {}
-        Some(label) => return SlotState::Corrupt(format!("label {POOL_LABEL}: {label:?} is another pool")),
+        Some(label) => {
+            return SlotState::Corrupt(format!("label {POOL_LABEL}: {:?} is another pool", excerpt(label)));
+        }
         None => return SlotState::Corrupt(format!("label {POOL_LABEL} is missing: set it to {pool}")),
     }
     match read(lease) {
@@ -164,8 +166,13 @@ fn unix_ms(field: &'static str, at: Option<&MicroTime>) -> Result<i64, CodecErro
     Ok(at.as_millisecond())
 }
 
+/// The start of a text from a Lease, short enough for a log line: an annotation may have 256 KiB.
+pub(super) fn excerpt(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
 pub(super) fn value(field: &'static str, value: impl ToString, why: &'static str) -> CodecError {
-    CodecError::Value { field, value: value.to_string(), why }
+    CodecError::Value { field, value: excerpt(&value.to_string()), why }
 }
 
 fn missing(field: &'static str, why: &'static str) -> CodecError {

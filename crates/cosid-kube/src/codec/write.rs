@@ -13,6 +13,7 @@ use super::{
     POOL_LABEL, lease_name,
 };
 use crate::pool::{SlotPool, Watermark};
+use crate::proof::bug;
 
 /// The Lease with this record in it; all else in it stays as it was read. `ttl_seconds` is the pool's: a renewal keeps
 /// the one that is in the Lease, for the time it was acquired with. `pod_uid` is the writer's.
@@ -111,7 +112,7 @@ fn hold(
     set(annotations, FLOOR, Some(time(FLOOR, holding.floor)?));
     set(annotations, CEILING, Some(time(CEILING, holding.ceiling)?));
     set(annotations, INCARNATION, Some(holding.owner.incarnation.to_string()));
-    set(annotations, POD_UID, pod_uid.map(str::to_owned));
+    set(annotations, POD_UID, pod_uid.filter(|_| !bug("pod_uid_left_out")).map(str::to_owned));
     set(annotations, LAST_OWNER, None);
     Ok(())
 }

@@ -36,7 +36,16 @@ impl Store {
     fn new(now: impl Fn() -> Now + Send + Sync + 'static) -> Self {
         let withheld = BTreeSet::new();
         let state = PoolState::Ready;
-        let pool = Pool { name: "ns/p".into(), bits: 1, first: 0, last: 1, withheld, terms: TERMS, state };
+        let pool = Pool {
+            name: "ns/p".into(),
+            bits: 1,
+            first: 0,
+            last: 1,
+            withheld,
+            terms: TERMS,
+            state,
+            barrier: 0,
+        };
         let inner = MemoryStore::new(pool, move || now().store.unwrap());
         Self { inner, hangs: AtomicBool::new(false) }
     }

@@ -35,6 +35,34 @@ fn a_pool_is_ready_with_a_watermark_and_not_being_deleted() {
 }
 
 #[test]
+fn a_pool_whose_store_went_back_is_not_ready_and_knows_its_last_barrier() {
+    let condition = |status: &str| {
+        serde_json::json!({ "type": STORE_REGRESSED, "status": status, "reason": "HolderAhead", "message": "",
+                            "lastTransitionTime": "2026-01-01T00:00:00Z" })
+    };
+    for (status, state) in [("True", PoolState::Regressed), ("False", PoolState::Ready)] {
+        let mut pool = pool(serde_json::json!({}));
+        let status = serde_json::json!({
+            "watermark": { "nextFloor": 5, "fence": 1 }, "conditions": [condition(status)],
+            "barrier": { "nextFloor": 77, "request": "a" },
+        });
+        pool.status = Some(serde_json::from_value(status).unwrap());
+        let pool = to_pool(&pool).unwrap();
+        assert_eq!((pool.state, pool.barrier), (state, 77));
+    }
+}
+
+#[test]
+fn a_request_for_a_barrier_is_read_as_it_is_written_and_nothing_is_guessed() {
+    for text in ["2026-12-01T02:00:00Z", "a", "a/1800"] {
+        assert_eq!(Request::parse(text).unwrap().to_string(), text);
+    }
+    for text in ["", "/5", "a/", "a/b", "a/-1", "a/5/6", "a b", &"a".repeat(101)] {
+        assert_eq!(Request::parse(text), None, "{text}");
+    }
+}
+
+#[test]
 fn reserved_and_retired_slots_are_withheld() {
     let mut pool = pool(serde_json::json!({ "slots": { "first": 2, "last": 9 }, "reserved": [3, 5] }));
     pool.status = Some(SlotPoolStatus { retired: vec![7], ..SlotPoolStatus::default() });

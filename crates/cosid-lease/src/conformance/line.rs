@@ -39,7 +39,7 @@ impl<'s, S: SlotStore> Line<'s, S> {
         match request {
             Request::Load => self.store.load().await.map(Answer::Loaded),
             Request::Read { slot } => self.store.read(slot).await.map(Answer::Read),
-            Request::Write { slot, version, record } => {
+            Request::Write { slot, version, record } | Request::PutBack { slot, version, record, .. } => {
                 self.write(slot, version, record).await.map(Answer::Written)
             }
         }

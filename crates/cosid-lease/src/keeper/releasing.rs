@@ -1,8 +1,10 @@
 //! Giving a slot back after its window was closed.
 
 use crate::keeper::backoff::{Backoff, longest_pause};
-use crate::keeper::{Answer, Keeper, Report, Request, State, request_timeout};
-use crate::{Fence, Millis, Now, Record, Slot, SlotState, StoreError, Terms, algebra};
+use crate::keeper::holding::above;
+use crate::keeper::{Answer, Keeper, Report, Request, State, request_timeout, store_now};
+use crate::regress::{Mark, has_lost_window};
+use crate::{Fence, Millis, Now, Record, Regression, Slot, SlotState, StoreError, Terms, algebra};
 
 /// A release is urgent: pauses between its attempts stay short whatever the ttl.
 const URGENT: Terms = Terms { ttl: 3_000, tolerance: 0 };
@@ -20,6 +22,10 @@ pub(super) struct Releasing<V> {
     give_up_at: Millis,
     /// The release under way.
     pending: Option<Record>,
+    /// The lease as the store acknowledged it; `None` where it is not known that it ever did.
+    held: Option<Record>,
+    /// What the store has lost of it, and has to have again before the release.
+    behind: Option<(Record, Regression)>,
 }
 
 impl<V> Releasing<V> {
@@ -32,7 +38,13 @@ impl<V> Releasing<V> {
         give_up_at: Millis,
     ) -> Self {
         let (fence, retry) = (record.fence, Backoff::start(mono));
-        Self { slot, record, fence, version, last_issued, retry, give_up_at, pending: None }
+        let (held, behind) = (None, None);
+        Self { slot, record, fence, version, last_issued, retry, give_up_at, pending: None, held, behind }
+    }
+
+    /// The record is one that the store acknowledged.
+    pub(super) fn held(self) -> Self {
+        Self { held: Some(self.record.clone()), ..self }
     }
 }
 
@@ -51,6 +63,9 @@ impl<V: Clone> Keeper<V> {
         let Some(version) = releasing.version.clone() else {
             return self.send(Request::Read { slot }, timeout);
         };
+        if let Some((record, regression)) = releasing.behind.clone() {
+            return self.send(Request::PutBack { slot, version, record, regression }, timeout);
+        }
         match algebra::release(&releasing.record, incarnation, releasing.fence, releasing.last_issued) {
             Ok(record) => {
                 releasing.pending = Some(record.clone());
@@ -73,16 +88,19 @@ impl<V: Clone> Keeper<V> {
         let State::Releasing(releasing) = &mut self.state else { return };
         let slot = releasing.slot;
         match (result, releasing.pending.take()) {
+            (Ok(Answer::Written(version)), None) if releasing.behind.is_some() => {
+                if let Some((record, _)) = releasing.behind.take() {
+                    releasing.record = record;
+                }
+                releasing.version = Some(version);
+                releasing.retry.again(now.mono);
+            }
             (Ok(Answer::Written(_)), Some(record)) => {
                 self.report(Report::Released { slot, next_floor: record.next_floor });
                 self.finish();
             }
             (Ok(Answer::Read(entry)), _) => match entry.map(|entry| (entry.version, entry.state)) {
-                Some((version, SlotState::Open(record))) => {
-                    releasing.record = record;
-                    releasing.version = Some(version);
-                    releasing.retry.again(now.mono);
-                }
+                Some((version, SlotState::Open(record))) => self.found(version, record, now),
                 // Deleted, or beyond reading: its next floor is in others' care.
                 _ => self.finish(),
             },
@@ -101,5 +119,33 @@ impl<V: Clone> Keeper<V> {
             }
             (Ok(Answer::Loaded(_) | Answer::Written(_)), _) => releasing.retry.again(now.mono),
         }
+    }
+
+    /// What the slot is at by now. A store that has lost some of the window gets it back before the release: the next
+    /// holder would begin below what was issued.
+    fn found(&mut self, version: V, record: Record, now: Now) {
+        let State::Releasing(releasing) = &mut self.state else { return };
+        let slot = releasing.slot;
+        releasing.version = Some(version);
+        releasing.behind = None;
+        releasing.retry.again(now.mono);
+        // Under a later fence it may be this owner's own release, whose answer was lost.
+        let held = releasing
+            .held
+            .clone()
+            .filter(|held| record.fence <= held.fence && has_lost_window(held, &record));
+        releasing.record = record;
+        let Some((held, mine)) = held.as_ref().and_then(|held| Some((held, held.holding()?))) else { return };
+        let found = &releasing.record;
+        let regression = Regression { slot, known: Mark::from(held), found: Mark::from(found) };
+        let is_ours = found.is_held_by(mine.owner.incarnation, held.fence);
+        let is_taken = !is_ours && (found.fence == held.fence || found.live(store_now(now)).is_some());
+        let said = Report::StoreRegressed(regression.clone());
+        if is_taken {
+            self.report(said);
+            return self.finish();
+        }
+        releasing.behind = Some((above(held, mine, found), regression));
+        self.report(said);
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::keeper::{Keeper, until};
-use crate::{Fence, Millis, Now, Slot, StoreError, Terms};
+use crate::{Fence, Millis, Now, Regression, Slot, StoreError, Terms};
 
 /// Something that people want to know. The display text names the thing and the next step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +99,9 @@ pub enum Report {
         /// Why.
         reason: LossReason,
     },
+    /// The store shows the slot as it was before: it was restored from a backup. The holder puts its lease back, or
+    /// loses it.
+    StoreRegressed(Regression),
     /// The host's clock is off from the store's by more than the tolerance, or no longer is.
     ClockSkew(Skew),
     /// The lease was given back.
@@ -127,6 +130,17 @@ pub enum PoolRefusal {
     /// It is being deleted.
     #[error("pool {pool} is being deleted: no slot can be acquired from it; create it again once it is gone")]
     Deleting {
+        /// The name.
+        pool: String,
+    },
+    /// The store went backwards, and nobody has put a barrier above what it lost.
+    #[error(
+        "pool {pool}: StoreRegressed: its store was restored from a backup, so slots may look free that are in use. No slot \
+         is acquired until somebody runs `kubectl cosid recover {name} -n {namespace}`",
+        name = pool.rsplit('/').next().unwrap_or_default(),
+        namespace = pool.split('/').next().unwrap_or_default()
+    )]
+    StoreRegressed {
         /// The name.
         pool: String,
     },
@@ -193,6 +207,9 @@ pub enum LossReason {
         /// The fence found.
         fence: Fence,
     },
+    /// The store was restored to a state from before this lease, and the lease can't be put back.
+    #[error("its store was restored from a backup: {0}")]
+    StoreRegressed(Regression),
     /// Its object is being deleted, or gone.
     #[error("its Lease was deleted")]
     Deleted,
@@ -225,7 +242,8 @@ impl fmt::Display for Report {
             Self::Exhausted { pool, size, wait: Some(wait), .. } => write!(
                 f,
                 "pool {pool} is exhausted: all its {size} slots are taken; the earliest expires in {wait} ms. \
-                 Waiting; a larger slot range gives room at once"
+                 Waiting; a larger slot range gives room at once where the layout has bits for more slots, \
+                 else another pool does"
             ),
             Self::Exhausted { pool, size, wait: None, .. } => write!(
                 f,
@@ -262,6 +280,11 @@ impl fmt::Display for Report {
                 )
             }
             Self::Lost { slot, reason } => write!(f, "lost slot {slot}: {reason}"),
+            Self::StoreRegressed(regression) => write!(
+                f,
+                "StoreRegressed: {regression}: the store was restored from a backup. Run `kubectl cosid recover` for \
+                 this pool"
+            ),
             Self::ClockSkew(Skew::Ahead(by)) => write!(
                 f,
                 "the host's clock is at least {by} ms ahead of the store's: IDs wait at the ceiling; check its NTP"

@@ -104,6 +104,9 @@ impl<V: Clone> Keeper<V> {
 
     fn consider(&mut self, view: View<V>, now: Now) {
         if let Some(refusal) = self.refusal(&view.pool) {
+            if matches!(refusal, PoolRefusal::StoreRegressed { .. }) {
+                self.forget_attempts();
+            }
             return self.not_yet(Report::PoolRefused(refusal), now);
         }
         if now.store.is_none() {
@@ -266,9 +269,23 @@ impl<V: Clone> Keeper<V> {
             return Some(PoolRefusal::OtherTolerance { pool: name(), found, expected });
         }
         match pool.state {
+            PoolState::Regressed => Some(PoolRefusal::StoreRegressed { pool: name() }),
+            // What this owner knows of is above what the store knows of.
+            PoolState::Ready if self.missing.is_some_and(|ceiling| pool.barrier < ceiling) => {
+                Some(PoolRefusal::StoreRegressed { pool: name() })
+            }
             PoolState::Ready => None,
             PoolState::Unready => Some(PoolRefusal::Unready { pool: name() }),
             PoolState::Deleting => Some(PoolRefusal::Deleting { pool: name() }),
+        }
+    }
+
+    /// An acquisition of unknown outcome may have been made in a store that lost history. It is never used: after the
+    /// barrier its window would begin below it.
+    fn forget_attempts(&mut self) {
+        let State::Seeking(seeking) = &mut self.state else { return };
+        if seeking.unsure.take().is_some() {
+            self.config.owner = self.config.owner.succeed();
         }
     }
 

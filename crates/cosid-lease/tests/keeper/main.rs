@@ -4,6 +4,7 @@
 
 mod closing;
 mod holding;
+mod regressing;
 mod resuming;
 mod rig;
 mod seeking;

@@ -57,6 +57,8 @@ pub(crate) struct Rig {
     /// What is said to have been issued last when a window is closed; `None`: closing takes for ever.
     pub(crate) last_issued: Option<Millis>,
     pub(crate) finished_at: Option<Millis>,
+    /// Whether the store refuses to have a lost record put back.
+    pub(crate) refuse_put_back: bool,
     unanswered: Option<(Millis, u64)>,
 }
 
@@ -69,6 +71,7 @@ pub(crate) fn pool(slots: Slot) -> Pool {
         withheld: BTreeSet::new(),
         terms: TERMS,
         state: PoolState::Ready,
+        barrier: 0,
     }
 }
 
@@ -104,6 +107,7 @@ impl Rig {
             closes: 0,
             last_issued: Some(0),
             finished_at: None,
+            refuse_put_back: false,
             unanswered: None,
         }
     }
@@ -184,8 +188,12 @@ impl Rig {
             Request::Load => "load",
             Request::Read { .. } => "read",
             Request::Write { .. } => "write",
+            Request::PutBack { .. } => "put back",
         };
         self.sent.push(Sent { at: self.mono, id, kind, timeout });
+        if kind == "put back" && self.refuse_put_back {
+            return self.answer(id, Err(StoreError::Refused("no".into())));
+        }
         let mode = if kind == "write" { self.writes.as_ref() } else { None }.unwrap_or(&self.mode).clone();
         self.unanswered = None;
         match mode {
@@ -206,7 +214,7 @@ impl Rig {
         match request {
             Request::Load => block_on(self.store.load()).map(Answer::Loaded),
             Request::Read { slot } => block_on(self.store.read(slot)).map(Answer::Read),
-            Request::Write { slot, version, record } => {
+            Request::Write { slot, version, record } | Request::PutBack { slot, version, record, .. } => {
                 block_on(self.store.write(slot, &version, &record)).map(Answer::Written)
             }
         }

@@ -149,6 +149,7 @@ fn a_pool_that_does_not_fit_is_refused_and_nothing_is_written() {
         ),
         (fits, PoolState::Unready, PoolRefusal::Unready { pool: name() }),
         (fits, PoolState::Deleting, PoolRefusal::Deleting { pool: name() }),
+        (fits, PoolState::Regressed, PoolRefusal::StoreRegressed { pool: name() }),
     ];
     for (expect, state, refusal) in cases {
         let mut rig = Rig::with(store(2), KeeperConfig { expect, ..config() });

@@ -73,7 +73,16 @@ impl World {
     pub(crate) fn new(slots: Slot, hosts: usize) -> Self {
         let terms = Terms { ttl: 30_000, tolerance: 1_000 };
         let (withheld, state) = (BTreeSet::new(), PoolState::Ready);
-        let pool = Pool { name: "ns/p".into(), bits: 10, first: 0, last: slots - 1, withheld, terms, state };
+        let pool = Pool {
+            name: "ns/p".into(),
+            bits: 10,
+            first: 0,
+            last: slots - 1,
+            withheld,
+            terms,
+            state,
+            barrier: 0,
+        };
         let store = MemoryStore::new(pool, || StoreTime { earliest: BASE, latest: BASE });
         let mut world = Self {
             store,
@@ -337,7 +346,7 @@ impl World {
         let result = match message.request.clone() {
             Request::Load => block_on(self.store.load()).map(Answer::Loaded),
             Request::Read { slot } => block_on(self.store.read(slot)).map(Answer::Read),
-            Request::Write { slot, version, record } => {
+            Request::Write { slot, version, record } | Request::PutBack { slot, version, record, .. } => {
                 let before = self.record(slot).ok_or("the slot is gone")?;
                 let written = block_on(self.store.write(slot, &version, &record));
                 let after = self.record(slot).ok_or("the slot is gone")?;

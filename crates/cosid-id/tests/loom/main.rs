@@ -1,8 +1,11 @@
 //! The words of a cell under every interleaving that the C11 memory model allows:
-//! `RUSTFLAGS="--cfg loom" cargo test -p cosid-id --release --test loom`
+//! `RUSTFLAGS="--cfg loom" cargo test -p cosid-id --release --test loom`. With `--cfg cosid_proof` too, that it finds faults.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "functions that tests share may stop them too")]
+
+#[cfg(cosid_proof)]
+mod faults;
 
 use cosid_id::cell::{self, Rules};
 use cosid_id::gate::{self, Added};
@@ -29,7 +32,10 @@ impl Cell {
     }
 
     fn with_sequence_bits(bits: u8, ceiling: u64) -> Arc<Self> {
-        let layout = Layout::builder().sequence_bits(bits).build().unwrap();
+        Self::of(Layout::builder().sequence_bits(bits).build().unwrap(), ceiling)
+    }
+
+    fn of(layout: Layout, ceiling: u64) -> Arc<Self> {
         Arc::new(Self {
             rules: Rules::new(layout, FLOOR),
             layout,
@@ -99,7 +105,7 @@ fn assert_distinct(ids: &[(u64, u32)]) {
     let mut sorted = ids.to_vec();
     sorted.sort_unstable();
     sorted.dedup();
-    assert_eq!(sorted.len(), ids.len(), "{ids:?}");
+    assert_eq!(sorted.len(), ids.len(), "an ID came twice: {ids:?}");
 }
 
 #[test]
@@ -150,7 +156,7 @@ fn issue_against_close_what_close_says_is_final() {
             thread::spawn(move || cell.take(now, 2))
         });
         let last = cell.close();
-        assert_eq!(cell.take(FLOOR + 30, 1), Err(NextError::SlotLost));
+        assert_eq!(cell.take(FLOOR + 30, 1), Err(NextError::SlotLost), "closed");
         let mut largest = FLOOR;
         for maker in makers {
             match maker.join().unwrap() {
@@ -158,7 +164,7 @@ fn issue_against_close_what_close_says_is_final() {
                 Err(error) => assert_eq!(error, NextError::SlotLost),
             }
         }
-        assert_eq!(last, largest);
+        assert_eq!(last, largest, "what close said is not what was issued");
         assert_eq!(cell.close(), last);
     });
 }
@@ -187,7 +193,7 @@ fn issue_against_ceiling_moves_nothing_is_above_the_largest() {
         });
         for now in [FLOOR + 10, FLOOR + 11] {
             match cell.take(now, 1) {
-                Ok(ids) => assert_eq!(ids[0].0, FLOOR + 10),
+                Ok(ids) => assert_eq!(ids[0].0, FLOOR + 10, "above the ceiling"),
                 Err(error) => assert!(matches!(error, NextError::Wait(Wait::AboveCeiling { .. }))),
             }
         }
@@ -196,6 +202,61 @@ fn issue_against_ceiling_moves_nothing_is_above_the_largest() {
         }
         assert_eq!(cell.ceiling.load(Ordering::Acquire), FLOOR + 10, "it never shrinks");
         assert!(cell.take(FLOOR + 10, 1).is_ok());
+    });
+}
+
+/// 16 ms a unit, and a window that neither begins nor ends with one: one unit wholly above the floor, and one that a
+/// ceiling which moves comes to own.
+#[test]
+fn issue_against_ceiling_moves_a_coarse_unit_is_owned_as_a_whole_or_not_at_all() {
+    loom::model(|| {
+        let epoch = FLOOR - 8;
+        let layout = Layout::builder().sequence_bits(2).unit_ms(16).epoch_ms(epoch).build().unwrap();
+        // The floor is in unit 0, the ceiling in unit 2, then at its end.
+        let cell = Cell::of(layout, epoch + 2 * 16 + 14);
+        let mover = cell.clone();
+        let mover = thread::spawn(move || mover.ceiling.fetch_max(epoch + 2 * 16 + 15, Ordering::AcqRel));
+        let other = cell.clone();
+        let other = thread::spawn(move || other.take(FLOOR, 1));
+        let outcomes = [cell.take(epoch + 2 * 16, 1), other.join().unwrap()];
+        let ceiling = cell.ceiling.load(Ordering::Acquire);
+        for (start, _) in outcomes.into_iter().flatten().flatten() {
+            assert!(start > FLOOR, "half a unit at the floor");
+            assert!(start + 15 <= ceiling, "half a unit at the ceiling");
+        }
+        mover.join().unwrap();
+        assert!(cell.take(epoch + 2 * 16, 1).is_ok(), "its last millisecond is the ceiling");
+    });
+}
+
+#[test]
+fn ceiling_moves_against_close_nothing_comes_back() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 9);
+        let process = Process::open(&cell, FLOOR + 9);
+        let (mover, maker) = (cell.clone(), process.clone());
+        // The renewal whose answer comes as the page is being closed.
+        let mover = thread::spawn(move || mover.ceiling.fetch_max(FLOOR + 50, Ordering::AcqRel));
+        let maker = thread::spawn(move || maker.next(FLOOR + 10).map_or(FLOOR, |(timestamp, _)| timestamp));
+        let last = cell.close();
+        mover.join().unwrap();
+        assert_eq!(process.next(FLOOR + 20), Err(NextError::SlotLost), "closed");
+        assert!(maker.join().unwrap() <= last, "what close said is not what was issued");
+    });
+}
+
+#[test]
+fn the_tick_against_a_gate_that_goes_out_of_use_it_stays_so() {
+    loom::model(|| {
+        let cell = Cell::new(FLOOR + 50);
+        let process = Process::open(&cell, FLOOR + 10);
+        let ticker = process.clone();
+        let ticker = thread::spawn(move || gate::shut(&ticker.gate));
+        // Loom has no order of a store and a swap of two threads, which every processor has: so both are swaps here.
+        process.gate.swap(gate::OFF, Ordering::AcqRel);
+        ticker.join().unwrap();
+        process.open_gate(FLOOR + 11);
+        assert_eq!(process.gate.load(Ordering::Acquire), gate::OFF, "out of use");
     });
 }
 
@@ -261,7 +322,7 @@ fn a_gate_that_went_out_of_use_is_not_opened_by_a_latecomer() {
         // What the thread does when it ends.
         process.gate.store(gate::OFF, Ordering::Release);
         assert!(late.join().unwrap());
-        assert_eq!(process.gate.load(Ordering::Acquire), gate::OFF);
+        assert_eq!(process.gate.load(Ordering::Acquire), gate::OFF, "out of use");
     });
 }
 
@@ -276,11 +337,34 @@ fn additions_against_ceiling_moves_nothing_is_above_the_largest() {
         let other = thread::spawn(move || other.next(FLOOR + 10));
         for outcome in [process.next(FLOOR + 11), other.join().unwrap()] {
             match outcome {
-                Ok((timestamp, _)) => assert!(timestamp <= FLOOR + 10),
+                Ok((timestamp, _)) => assert!(timestamp <= FLOOR + 10, "above the ceiling"),
                 Err(error) => assert!(matches!(error, NextError::Wait(Wait::AboveCeiling { .. }))),
             }
         }
         mover.join().unwrap();
+    });
+}
+
+#[test]
+fn additions_ahead_of_the_clock_against_each_other_nothing_is_above_the_ceiling() {
+    loom::model(|| {
+        let layout = Layout::builder().sequence_bits(2).build().unwrap();
+        let cell = Arc::new(Cell {
+            rules: Rules::new(layout, FLOOR).ahead(3),
+            layout,
+            state: AtomicU64::new(cell::first_state(&layout, FLOOR)),
+            ceiling: AtomicU64::new(FLOOR + 11),
+        });
+        while cell.last_issued() < FLOOR + 11 {
+            cell.take(FLOOR + 10, 1).unwrap();
+        }
+        let process = Process::open(&cell, FLOOR + 10);
+        let other = process.clone();
+        let other = thread::spawn(move || other.next(FLOOR + 10).ok());
+        let mut ids: Vec<_> = (0..4).filter_map(|_| process.next(FLOOR + 10).ok()).collect();
+        ids.extend(other.join().unwrap());
+        assert!(ids.iter().all(|&(timestamp, _)| timestamp <= FLOOR + 11), "above the ceiling: {ids:?}");
+        assert_distinct(&ids);
     });
 }
 
@@ -293,7 +377,7 @@ fn additions_against_close_what_close_says_is_final() {
         let adder = thread::spawn(move || adder.next(FLOOR + 10).map(|id| vec![id]));
         let swapper = thread::spawn(move || swapper.take(FLOOR + 11, 1));
         let closed_at = cell.close();
-        assert_eq!(process.next(FLOOR + 12), Err(NextError::SlotLost));
+        assert_eq!(process.next(FLOOR + 12), Err(NextError::SlotLost), "closed");
         let mut largest = FLOOR;
         for maker in [adder, swapper] {
             match maker.join().unwrap() {
