@@ -62,7 +62,11 @@ impl KubeStore {
             failure if failure.is_not_found() => {
                 StoreError::NoPool { pool: format!("{}/{}", self.namespace, self.name) }
             }
-            failure => failure.to_store_error(&self.needs("get", "slotpools.cosid.dev")),
+            failure => failure.to_pool_error(
+                &format!("SlotPool {}", self.name),
+                &self.namespace,
+                &self.needs("get", "slotpools.cosid.dev"),
+            ),
         })?;
         let mut pool: SlotPool = serde_json::from_slice(&body)
             .map_err(|error| StoreError::Unknown(format!("pool {}: {error}", self.name)))?;
