@@ -158,7 +158,9 @@ impl SlotStore for KubeStore {
     type Version = LeaseVersion;
 
     async fn load(&self) -> Result<View<LeaseVersion>, StoreError> {
-        let (pool, entries) = tokio::try_join!(self.get_pool(), self.list_leases())?;
+        // Both to their ends: where neither may be read it is the pool that is to be named.
+        let (pool, entries) = tokio::join!(self.get_pool(), self.list_leases());
+        let (pool, entries) = (pool?, entries?);
         let pool = to_pool(&pool).map_err(|error| StoreError::Refused(error.to_string()))?;
         Ok(View { pool, entries })
     }
