@@ -63,9 +63,12 @@ fn a_namespace_without_pools_is_said_to_need_one(ground: &Ground) {
     // Before there is a pool nobody has any right, so that the API server does not even tell that there is none.
     let unnamed = space.agent("web-0", &[]);
     let named = space.agent("web-1", &["--pool", "orders"]);
-    let message = unnamed.wait_for_state("starting", "not allowed")["message"].to_string();
+    let message = unnamed.wait_for_state("starting", "no SlotPool can be read in namespace empty")["message"]
+        .to_string();
     assert!(message.contains("`list` on slotpools.cosid.dev in namespace empty"), "{message}");
-    let message = named.wait_for_state("seeking", "not allowed")["message"].to_string();
+    let message =
+        named.wait_for_state("seeking", "no SlotPool orders can be read in namespace empty")["message"]
+            .to_string();
     assert!(message.contains("in namespace empty: is there a pool empty/orders"), "{message}");
     space.pool("orders", 2, 3);
     let slots = [unnamed.wait_held().slot, named.wait_held().slot];
@@ -195,7 +198,7 @@ fn a_token_without_rights_is_told_which_and_goes_on_once_it_has_them(ground: &Gr
     pools.pool("orders", 2, 3);
     let apps = ground.space("rights-apps");
     let agent = apps.agent("web-0", &["--pool", "rights-pool/orders"]);
-    let message = agent.wait_for_state("seeking", "not allowed")["message"].to_string();
+    let message = agent.wait_for_state("seeking", "this needs")["message"].to_string();
     assert!(message.contains("system:serviceaccount:rights-apps:web-0"), "{message}");
     assert!(message.contains("`get` on slotpools") || message.contains("`list` on leases"), "{message}");
     assert!(message.contains("is this pod's namespace among"), "{message}");

@@ -153,12 +153,22 @@ fn health_is_told_to_probes(ground: &Ground) {
         code == Some(1) && said.contains("no healthy agent at") && said.contains("there is no pool"),
         "{said}"
     );
+    assert!(!said.contains('{') && said.ends_with('\n'), "for people: {said}");
+    let (code, said) = health(&["--ready", "-o", "json"]);
+    let answer: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!((code, &answer["healthy"]), (Some(1), &json!(false)), "{said}");
     assert_eq!(agent.counted("lease_held"), 0);
 
     space.pool("orders", 1, 3);
     let held = agent.wait_held();
     assert_eq!(agent.ask("GET", "/readyz").body, "holds slot 0 under fence 1\n");
     assert_eq!(health(&["--ready"]), (Some(0), "holds slot 0 under fence 1\n".into()));
+    let json = "{\"healthy\":true,\"message\":\"holds slot 0 under fence 1\"}\n";
+    assert_eq!(health(&["--ready", "-o", "json"]), (Some(0), json.into()));
+    for path in ["/v1/lease", "/v1/ids/1", "/nothing"] {
+        assert!(agent.ask("GET", path).body.ends_with("}\n"), "{path}");
+    }
+    assert!(agent.ask("POST", "/v1/ids?generator=health&count=2").body.ends_with("}\n"));
     let metrics = agent.ask("GET", "/metrics");
     assert!(
         metrics.head.to_lowercase().contains("content-type: application/openmetrics-text"),

@@ -280,6 +280,7 @@ async fn what_is_missing_is_named_with_the_next_step() {
     else {
         panic!("a stranger is denied")
     };
+    assert!(why.starts_with("no SlotPool orders can be read in namespace missing: make it"), "{why}");
     assert!(
         why.contains("system:serviceaccount:missing:stranger") && why.contains("allowedNamespaces"),
         "{why}"

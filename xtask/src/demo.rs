@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::images::{self, Build};
 use crate::programs;
 use crate::{Error, Result};
 use cast::{Agent, Ids};
@@ -77,6 +78,8 @@ pub fn run(options: &Options) -> Result<()> {
     ground::check(options)?;
     programs::build()?;
     if options.in_pods() {
+        // Before the clock runs: compiling is no part of the story. The installation finds nothing left to compile.
+        images::build(Build::Quick)?;
         return pods::play(&Narrator::start());
     }
     let dir =

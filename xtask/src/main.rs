@@ -15,6 +15,7 @@ mod commands {
     pub(crate) mod fuzz;
     pub(crate) mod image;
     pub(crate) mod proof;
+    pub(crate) mod slotpool;
     pub(crate) mod test;
 }
 

@@ -4,7 +4,6 @@ mod ids;
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -123,7 +122,18 @@ impl IntoResponse for Failure {
             earliest_expiry: Option<u64>,
         }
         let Self { status, reason, message, earliest_expiry } = self;
-        (status, Json(Body { error: Reason { reason, message, earliest_expiry } })).into_response()
+        json(status, &Body { error: Reason { reason, message, earliest_expiry } })
+    }
+}
+
+/// An answer of one JSON line: with its end, so that a shell's prompt begins on a line of its own.
+fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(mut line) => {
+            line.push(b'\n');
+            (status, [(header::CONTENT_TYPE, "application/json")], line).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
@@ -171,7 +181,7 @@ async fn lease(
             ([(header::CONTENT_TYPE, "application/x-ndjson")], changes(api.board.watch())).into_response()
         );
     }
-    Ok(Json(status).into_response())
+    Ok(json(StatusCode::OK, &status))
 }
 
 /// Whether a pool's full name is meant by `asked`, with or without its namespace.
@@ -208,19 +218,22 @@ struct Apart {
 async fn take_apart(
     State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
-) -> Result<Json<Apart>, Failure> {
+) -> Result<Response, Failure> {
     let Path(text) = path.map_err(|rejection| bad_path("BadId", &rejection))?;
     let bad = |error: cosid_id::Error| Failure::new(StatusCode::BAD_REQUEST, "BadId", error.to_string());
     let id: Id = text.parse().map_err(bad)?;
     let Some(layout) = api.window.layout() else { return Err(Failure::no_page(&api.board.now())) };
     let parts: IdParts = layout.decompose(id).map_err(bad)?;
-    Ok(Json(Apart {
-        id: id.get(),
-        string: id.to_string(),
-        timestamp: parts.timestamp(),
-        slot: parts.slot(),
-        sequence: parts.sequence(),
-    }))
+    Ok(json(
+        StatusCode::OK,
+        &Apart {
+            id: id.get(),
+            string: id.to_string(),
+            timestamp: parts.timestamp(),
+            slot: parts.slot(),
+            sequence: parts.sequence(),
+        },
+    ))
 }
 
 async fn assign(
@@ -229,7 +242,7 @@ async fn assign(
 ) -> Result<Response, Failure> {
     let Path(name) = path.map_err(|rejection| bad_path("BadName", &rejection))?;
     match api.window.assign(&name)? {
-        Some(assigned) => Ok(Json(assigned).into_response()),
+        Some(assigned) => Ok(json(StatusCode::OK, &assigned)),
         None => Err(Failure::no_page(&api.board.now())),
     }
 }

@@ -170,7 +170,19 @@ pub enum Command {
         /// Ask whether it holds a slot (`/readyz`) instead of whether it works at all (`/livez`).
         #[arg(long)]
         ready: bool,
+        /// How to answer.
+        #[arg(long, short, value_enum, default_value_t = Output::Text)]
+        output: Output,
     },
+}
+
+/// How a subcommand answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A line for people.
+    Text,
+    /// One JSON object: `{"healthy":true,"message":"..."}`.
+    Json,
 }
 
 /// Where the slots are kept.

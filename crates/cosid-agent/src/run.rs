@@ -37,9 +37,8 @@ use crate::window::{Resumable, Window};
 /// [`Error`], before it serves. The cluster is no reason to end.
 pub fn run(args: Args) -> Result<(), Error> {
     let socket = socket_path(&args)?;
-    if let Some(Command::Health { ready }) = args.command {
-        println!("{}", health::check(&socket, ready)?);
-        return Ok(());
+    if let Some(Command::Health { ready, output }) = args.command {
+        return health::tell(&socket, ready, output);
     }
     start_log(&args)?;
     let directory = Directory::claim(&socket)?;

@@ -12,6 +12,7 @@ use kube_runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 
 use crate::index::PoolKey;
+use crate::moment::moment;
 use crate::reconcile::observe::{Slots, State};
 
 /// How many events a pool gets at once; the status names what is beyond.
@@ -111,7 +112,10 @@ impl Fact {
                 Normal,
                 "Recovered",
                 "Recover",
-                format!("No slot begins below {barrier} (Unix ms): above all that the store may have lost."),
+                format!(
+                    "No slot begins below {}: above all that the store may have lost.",
+                    moment(*barrier)
+                ),
             ),
             Self::Failed { reason, why } => (Warning, *reason, "Reconcile", why.clone()),
         };

@@ -13,6 +13,7 @@ pub mod inject;
 pub mod leader;
 pub mod metrics;
 mod missing;
+mod moment;
 mod proof;
 pub mod rbac;
 pub mod reconcile;

@@ -44,7 +44,8 @@ pub async fn find_pool(
     }
     let pools = Request::new(SlotPool::url_path(&(), Some(own_namespace)));
     let body = call(client, pools.list(&ListParams::default())).await.map_err(|failure| {
-        failure.to_store_error(&format!("`list` on slotpools.cosid.dev in namespace {own_namespace}"))
+        let needs = format!("`list` on slotpools.cosid.dev in namespace {own_namespace}");
+        failure.to_pool_error("SlotPool", own_namespace, &needs)
     })?;
     let list: Pools = serde_json::from_slice(&body)
         .map_err(|error| StoreError::Unknown(format!("the pools of namespace {own_namespace}: {error}")))?;

@@ -55,6 +55,21 @@ impl Failure {
             if status.details.as_ref().is_some_and(|details| !details.name.is_empty()))
     }
 
+    /// What it is to who wants to read a pool. `whose` is the SlotPool, for people. Rights come with a pool: where none is
+    /// there they are missing too, so that the pool is what to look for first.
+    pub(crate) fn to_pool_error(&self, whose: &str, namespace: &str, needs: &str) -> StoreError {
+        let error = self.to_store_error(needs);
+        match (self, error) {
+            (Self::Refused { code: StatusCode::FORBIDDEN, .. }, StoreError::Denied(why)) => {
+                StoreError::Denied(format!(
+                    "no {whose} can be read in namespace {namespace}: make it (`kubectl apply -n {namespace} -f \
+                     slotpool.yaml`), or name another in the annotation cosid/pool. The API server says: {why}"
+                ))
+            }
+            (_, error) => error,
+        }
+    }
+
     /// Whether an admission policy refused it, which gives its reason as a cause; the authorizer gives none.
     fn is_by_policy(&self) -> bool {
         matches!(self, Self::Refused { status: Some(status), .. }
@@ -126,6 +141,29 @@ mod tests {
         for code in [429, 500, 502, 503, 504] {
             assert!(matches!(said(code), StoreError::Unknown(why) if why.ends_with("it said so")), "{code}");
         }
+    }
+
+    #[test]
+    fn who_may_not_read_a_pool_is_told_of_the_pool_first_and_of_rights_then() {
+        let denied = |code: u16| {
+            let status = serde_json::json!({ "message": "may not", "code": code });
+            Failure::Refused {
+                code: StatusCode::from_u16(code).unwrap(),
+                status: Some(serde_json::from_value(status).unwrap()),
+            }
+            .to_pool_error("SlotPool orders", "shop", "`get` on slotpools")
+            .to_string()
+        };
+        let told = denied(403);
+        assert!(
+            told.starts_with("no SlotPool orders can be read in namespace shop: make it (`kubectl apply"),
+            "{told}"
+        );
+        assert!(
+            told.contains("cosid/pool") && told.ends_with("may not; this needs `get` on slotpools"),
+            "{told}"
+        );
+        assert!(!denied(401).contains("SlotPool"));
     }
 
     #[test]

@@ -62,7 +62,11 @@ impl KubeStore {
             failure if failure.is_not_found() => {
                 StoreError::NoPool { pool: format!("{}/{}", self.namespace, self.name) }
             }
-            failure => failure.to_store_error(&self.needs("get", "slotpools.cosid.dev")),
+            failure => failure.to_pool_error(
+                &format!("SlotPool {}", self.name),
+                &self.namespace,
+                &self.needs("get", "slotpools.cosid.dev"),
+            ),
         })?;
         let mut pool: SlotPool = serde_json::from_slice(&body)
             .map_err(|error| StoreError::Unknown(format!("pool {}: {error}", self.name)))?;
@@ -154,7 +158,9 @@ impl SlotStore for KubeStore {
     type Version = LeaseVersion;
 
     async fn load(&self) -> Result<View<LeaseVersion>, StoreError> {
-        let (pool, entries) = tokio::try_join!(self.get_pool(), self.list_leases())?;
+        // Both to their ends: where neither may be read it is the pool that is to be named.
+        let (pool, entries) = tokio::join!(self.get_pool(), self.list_leases());
+        let (pool, entries) = (pool?, entries?);
         let pool = to_pool(&pool).map_err(|error| StoreError::Refused(error.to_string()))?;
         Ok(View { pool, entries })
     }

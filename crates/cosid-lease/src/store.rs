@@ -175,7 +175,7 @@ pub enum StoreError {
         pool: String,
     },
     /// The store does not let this caller. Not final: rights and tokens come and go.
-    #[error("not allowed: {0}")]
+    #[error("{0}")]
     Denied(String),
     /// The store refuses this request, and would again.
     #[error("refused: {0}")]

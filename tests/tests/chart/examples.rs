@@ -66,7 +66,15 @@ fn every_workload_asks_for_a_slot_in_its_pods_and_only_there() {
                 continue;
             }
             assert!(!asks(&object) && asks(pod), "{}", called(&object));
-            asked.push((called(&object), pod["metadata"]["annotations"]["cosid/slot"].clone()));
+            let annotations = &pod["metadata"]["annotations"];
+            let pool = if annotations["cosid/slot"] == "ordinal" { "ledger" } else { "orders" };
+            assert_eq!(
+                annotations["cosid/pool"],
+                pool,
+                "{}: ordinals have a pool of their own",
+                called(&object)
+            );
+            asked.push((called(&object), annotations["cosid/slot"].clone()));
         }
     }
     let ordinal: Vec<_> = asked.iter().filter(|(_, slot)| *slot == "ordinal").map(|(name, _)| name).collect();

@@ -134,7 +134,7 @@ fn alerts_ask_for_metrics_that_exist(ground: &Ground) {
             used.insert(series.name.to_owned());
         }
     }
-    assert_eq!(rules.len(), 10);
+    assert_eq!(rules.len(), 11);
     assert!(used.contains("cosid_controller_pool_conditions") && used.len() >= 7, "{used:?}");
 }
 

@@ -40,10 +40,12 @@ fn examples(ground: &PodGround) {
         let id: u64 = answer["id"].as_str().unwrap().parse().unwrap();
         assert!(ids.insert(id), "{id} was there before");
     }
-    let held = space.held();
-    for pod in ["ledger-0", "ledger-1", "ledger-2"] {
-        assert_eq!(held[pod].to_string(), pod.rsplit_once('-').unwrap().1, "{held:?}");
+    // In the StatefulSet's own pool.
+    for number in 0..3 {
+        let holder = ["get", "lease", &format!("ledger-{number}"), "-o", "jsonpath={.spec.holderIdentity}"];
+        assert_eq!(space.kubectl(&holder), format!("{}/ledger-{number}", space.name));
     }
+    let held = space.held();
     let shared = held.keys().filter(|pod| pod.starts_with("shared-slot-")).count();
     assert_eq!(shared, 2, "one slot a pod, whatever its containers: {held:?}");
     let log = space.kubectl(&["logs", "job/forked-workers", "--container", "workers"]);

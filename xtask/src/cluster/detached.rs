@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::{Error, Result};
+use crate::{Error, Result, paths};
 
 use super::Options;
 use super::control_plane::{self, ControlPlane};
+use super::ports;
 use super::process::{Lifetime, Place, ProcessId};
 use super::state::{self, State};
 
@@ -84,14 +85,19 @@ pub fn up(dir: &Path, nodes: u8) -> Result<Up> {
 /// that it ended, or `None` when there is no cluster.
 ///
 /// # Errors
-/// [`Error::State`] when its state can't be read; [`Error::Io`] when a process can't be ended or a file not removed.
+/// [`Error::State`] when its state can't be read, or, once all others are ended, a process can't be; [`Error::Io`] when a
+/// file can't be removed.
 pub fn down(dir: &Path) -> Result<Option<Vec<String>>> {
     if state::read(dir)?.is_none() {
         return Ok(None);
     }
     let _lock = state::lock(dir)?;
     match state::read(dir)? {
-        Some(state) => state::remove(dir, &state).map(Some),
+        Some(state) => {
+            let ended = state::remove(dir, &state);
+            ports::remove_unused(&paths::cache()?.join("ports"))?;
+            ended.map(Some)
+        }
         None => Ok(None),
     }
 }

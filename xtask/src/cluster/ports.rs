@@ -1,7 +1,9 @@
 //! Free ports that stay ours while a server is down between two starts.
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process;
 
@@ -9,7 +11,7 @@ use crate::{Error, Result};
 
 /// Below the range that the kernel gives to outgoing connections: there, while an API server is down, a client that
 /// tries to reach it could be given the very port as its own, and would be connected to itself.
-/// No wider than needed: each port that was ever used leaves an empty file.
+/// No wider than needed: a port that was used leaves an empty file until the next `cluster down`.
 const RANGE: std::ops::Range<u16> = 20_000..22_000;
 
 /// A port of 127.0.0.1 that no other cluster of this user takes while this value lives.
@@ -53,8 +55,37 @@ fn try_take(number: u16, locks: &Path) -> Result<Option<Port>> {
         Err(TryLockError::Error(error)) => return Err(Error::io(doing())(error)),
         Ok(()) => {}
     }
+    // Removed between the two: then this is a lock on nothing, and the port may be another's.
+    if !is_at(&held, &path) {
+        return Ok(None);
+    }
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, number)).is_ok();
     Ok(free.then_some(Port { number, _held: held }))
+}
+
+/// Removes the files of all ports that nobody has: those of the cluster that has just ended, and of others before it.
+pub(super) fn remove_unused(locks: &Path) -> Result<()> {
+    let entries = match fs::read_dir(locks) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(Error::io(format_args!("read {}", locks.display())))?,
+    };
+    for entry in entries.filter_map(std::result::Result::ok) {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<u16>().ok());
+        let Some(number) = number.filter(|number| RANGE.contains(number)) else { continue };
+        // Under its lock, so that nobody takes the port by a file that is about to go.
+        if let Some(port) = try_take(number, locks)? {
+            let path = entry.path();
+            fs::remove_file(&path).map_err(Error::io(format_args!("remove {}", path.display())))?;
+            drop(port);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a path still leads to this very file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    file.metadata().map(inode).is_ok_and(|held| fs::metadata(path).map(inode).is_ok_and(|now| now == held))
 }
 
 #[cfg(test)]
@@ -80,6 +111,18 @@ mod tests {
         let number = port.number;
         drop(port);
         assert!(try_take(number, locks.path()).unwrap().is_none());
+    }
+
+    #[test]
+    fn files_of_ports_that_nobody_has_go_and_the_others_stay() {
+        let locks = tempfile::tempdir().unwrap();
+        let [ended, running, listening] = take(locks.path()).unwrap();
+        let file = |port: &Port| locks.path().join(port.number.to_string());
+        let [gone, kept, used] = [file(&ended), file(&running), file(&listening)];
+        let _listener = TcpListener::bind((Ipv4Addr::LOCALHOST, listening.number)).unwrap();
+        drop((ended, listening));
+        remove_unused(locks.path()).unwrap();
+        assert!(!gone.exists() && kept.exists() && used.exists());
     }
 
     #[test]

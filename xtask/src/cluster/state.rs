@@ -149,13 +149,19 @@ pub(super) fn write(dir: &Path, state: &State) -> Result<()> {
 }
 
 /// Ends the processes of a cluster that still run, the last started first, and removes its directory. Returns the
-/// names of those it ended.
+/// names of those it ended. Where one can't be ended the others are all the same; the directory stays then, since it is
+/// all that is known of that one.
 pub(super) fn remove(dir: &Path, state: &State) -> Result<Vec<String>> {
-    let mut ended = Vec::new();
+    let (mut ended, mut left) = (Vec::new(), Vec::new());
     for process in state.processes.iter().rev().filter(|process| state.runs(process)) {
-        if process.id.end().map_err(Error::io(format_args!("end {}", process.name)))? {
-            ended.push(process.name.clone());
+        match process.id.end() {
+            Ok(true) => ended.push(process.name.clone()),
+            Ok(false) => {}
+            Err(error) => left.push(format!("{} (pid {}): {error}", process.name, process.id.pid)),
         }
+    }
+    if !left.is_empty() {
+        return Err(Error::State { path: dir.to_owned(), why: still_running(&left, &ended) });
     }
     if state.nodes > 0 && state.is_of_this_boot() {
         fleet::remove_cgroups(&state.cgroups)?;
@@ -166,6 +172,14 @@ pub(super) fn remove(dir: &Path, state: &State) -> Result<Vec<String>> {
         }
         _ => Ok(ended),
     }
+}
+
+fn still_running(left: &[String], ended: &[String]) -> String {
+    let also = if ended.is_empty() { String::new() } else { format!("; ended {}", ended.join(", ")) };
+    format!(
+        "can't end {}{also}. The directory stays: run `cargo xtask cluster down` again, as the user who started it",
+        left.join(", ")
+    )
 }
 
 /// Removes the clusters in `parent` whose owner died without doing so.
@@ -251,6 +265,13 @@ mod tests {
         state.boot = "another".into();
         assert!(!state.is_up());
         assert!(!state.runs(&state.processes[0]));
+    }
+
+    #[test]
+    fn what_can_not_be_ended_is_named_with_what_was_and_with_the_next_step() {
+        let why = still_running(&["etcd (pid 7): not permitted".to_owned()], &["kube-apiserver".to_owned()]);
+        assert!(why.starts_with("can't end etcd (pid 7): not permitted; ended kube-apiserver."), "{why}");
+        assert!(why.contains("cluster down"), "{why}");
     }
 
     #[test]

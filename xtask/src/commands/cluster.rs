@@ -104,14 +104,17 @@ fn up(place: &Place, nodes: u8) -> Result<ExitCode> {
     }
     let with = if state.nodes == 0 { String::new() } else { format!(" with {} nodes", state.nodes) };
     println!("Kubernetes {}{with} is {how} at {}", state.kubernetes, state.server);
-    println!("kubeconfig: {}", state.kubeconfig.display());
-    println!(
-        "next:       {} --kubeconfig {} get namespaces",
-        state.kubectl.display(),
-        state.kubeconfig.display()
-    );
+    println!("use it:     export KUBECONFIG={}", quoted(&state.kubeconfig));
+    println!("next:       {} get namespaces", quoted(&state.kubectl));
     println!("end it:     cargo xtask cluster down{}", place.flag());
     Ok(ExitCode::SUCCESS)
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-+@:".contains(&byte));
+    if plain { path } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 fn load(dir: &Path, archives: &[PathBuf]) -> Result<ExitCode> {

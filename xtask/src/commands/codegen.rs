@@ -14,6 +14,8 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Serialize;
 use xtask::{Error, Result, paths};
 
+use super::slotpool;
+
 /// Flags of codegen.
 #[derive(Args)]
 pub(crate) struct Codegen {
@@ -52,6 +54,7 @@ fn files() -> Result<Vec<(&'static str, String)>> {
     Ok(vec![
         ("crds/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
         ("charts/cosid/files/slotpools.cosid.dev.yaml", format!("{NOTE}{crd}")),
+        ("docs/slotpool.md", slotpool::page()?),
         ("charts/cosid/files/cluster-rules.yaml", rules(cluster_role().rules)?),
         ("charts/cosid/files/own-rules.yaml", rules(own_role("").rules)?),
         ("charts/cosid/files/policy-cluster-rules.yaml", rules(injector_cluster_role(false).rules)?),

@@ -92,8 +92,9 @@ pub(super) async fn make(
         error => Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Window", error.to_string()),
     })?;
     api.metrics.ids(count);
-    let text = serde_json::to_vec(&Ids { ids: &ids, strings: Strings(&ids) })
+    let mut text = serde_json::to_vec(&Ids { ids: &ids, strings: Strings(&ids) })
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Json", error.to_string()))?;
+    text.push(b'\n');
     let length = text.len();
     let headers =
         [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];

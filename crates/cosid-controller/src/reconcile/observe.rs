@@ -9,6 +9,8 @@ use cosid_lease::{MAX_FENCE, Millis, Slot, SlotState};
 use k8s_openapi::api::coordination::v1::Lease;
 use uuid::Uuid;
 
+use crate::moment::moment;
+
 /// A slot's Lease and what it says.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -117,8 +119,9 @@ fn state(lease: &Lease, pool: &str, now: Millis) -> State {
         // else's for ever, and a deletion of the pool would wait for it.
         if holding.expires_at > now.saturating_add(FAR_AHEAD) {
             return State::PassedOver(format!(
-                "{} holds it until {} (Unix ms), more than an hour ahead, as no agent does",
-                holding.owner.key, holding.expires_at
+                "{} holds it until {}, more than an hour ahead, as no agent does",
+                holding.owner.key,
+                moment(holding.expires_at)
             ));
         }
         return State::Live {
@@ -131,7 +134,7 @@ fn state(lease: &Lease, pool: &str, now: Millis) -> State {
         return State::PassedOver(format!("its fence is at the largest value, {MAX_FENCE}"));
     }
     if record.next_floor > now.saturating_add(FAR_AHEAD) {
-        let next_floor = record.next_floor;
+        let next_floor = moment(record.next_floor);
         return State::PassedOver(format!("its next floor {next_floor} lies more than an hour ahead"));
     }
     if record.next_floor > now { State::Cooling { until: record.next_floor } } else { State::Free }

@@ -8,6 +8,7 @@ use cosid_lease::choose::FAR_AHEAD;
 use cosid_lease::{Fence, MAX_FENCE, Millis, Slot};
 use k8s_openapi::api::coordination::v1::Lease;
 
+use crate::moment::moment;
 use crate::proof::bug;
 
 /// A fence above this would use up the pool's fences if it became the watermark. One change of hands a second takes
@@ -110,7 +111,7 @@ fn judge(lease: &Lease, known: Watermark, now: Millis) -> Result<Watermark, Stri
     let lifts_fence = i64::from(record.fence) > i64::from(known.fence);
     if lifts_floor && floor > now.saturating_add(FAR_AHEAD) {
         let hours = (floor - now) / 3_600_000;
-        return Err(format!("its next floor {floor} is {hours} h ahead of the API server's clock"));
+        return Err(format!("its next floor {} is {hours} h ahead of the API server's clock", moment(floor)));
     }
     if lifts_fence && record.fence > FAR_FENCE {
         return Err(format!("its fence {} is near the largest, {MAX_FENCE}", record.fence));
