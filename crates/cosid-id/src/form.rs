@@ -176,8 +176,12 @@ impl Form {
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn format(&self, id: Id) -> Result<String, Error> {
+        if let Some((radix, width)) = self.bare_digits() {
+            self.layout.check_id(id)?;
+            return Ok(radix.text(id.get(), width));
+        }
         let mut text = String::with_capacity(32 + self.prefix.len() + self.suffix.len());
-        self.append(id, &mut text)?;
+        self.append_all(id, &mut text)?;
         Ok(text)
     }
 
@@ -198,8 +202,33 @@ impl Form {
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn append(&self, id: Id, to: &mut String) -> Result<(), Error> {
+        if let Some((radix, width)) = self.bare_digits() {
+            self.layout.check_id(id)?;
+            radix.push(id.get(), width, to);
+            return Ok(());
+        }
+        self.append_all(id, to)
+    }
+
+    /// The most common forms: digits and nothing around them.
+    fn bare_digits(&self) -> Option<(Radix, usize)> {
+        match self.body {
+            Body::Digits(radix, width)
+                if self.prefix.is_empty() && self.date.is_none() && self.suffix.is_empty() =>
+            {
+                Some((radix, width))
+            }
+            _ => None,
+        }
+    }
+
+    /// Apart from the others, who then have less to set up.
+    #[inline(never)]
+    fn append_all(&self, id: Id, to: &mut String) -> Result<(), Error> {
         self.layout.check_id(id)?;
-        to.push_str(&self.prefix);
+        if !self.prefix.is_empty() {
+            to.push_str(&self.prefix);
+        }
         if let Some(date) = &self.date {
             date.push(self.layout.timestamp(id), to);
             to.push_str(&date.delimiter);

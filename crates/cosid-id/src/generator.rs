@@ -244,6 +244,23 @@ impl<C: Clock> Generator<C> {
 
     /// [`Generator::try_range`], waited for at most `timeout`. Blocks; while it waits it sleeps.
     ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cosid_id::{Clock, Generator, Header, Layout, PageOwner, SystemClock};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let floor = SystemClock.unix_ms() - 1;
+    /// # let header = Header { pool: "shop/orders".into(), slot: 5, fence: 1, floor, layout: Layout::MILLISECOND };
+    /// # let mut owner = PageOwner::create(dir.path().join("5-1.page"), &header)?;
+    /// # let cell = owner.assign("orders")?;
+    /// # owner.set_ceiling(floor + 30_000);
+    /// # let generator = Generator::new(owner.page().clone(), cell)?;
+    /// let mut range = generator.next_range(100, Duration::from_secs(1))?;
+    /// let (first, count) = (range.first(), range.len());
+    /// assert!((1..=100).contains(&count));
+    /// assert_eq!(range.next(), first);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Generator::try_range`], as in [`Generator::next`].
     pub fn next_range(&self, want: usize, timeout: Duration) -> Result<IdRange, NextError> {

@@ -58,6 +58,14 @@ impl Id {
 
     /// The slot (worker id, machine id) that made the ID.
     ///
+    /// ```
+    /// use cosid_id::{Id, Layout};
+    ///
+    /// let id: Id = "295913926632165376".parse()?;
+    /// assert_eq!(id.slot(&Layout::MILLISECOND)?, 5);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
     pub fn slot(self, layout: &Layout) -> Result<u32, Error> {
@@ -65,6 +73,15 @@ impl Id {
     }
 
     /// The ID's number within its tick and slot.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let layout = Layout::MILLISECOND;
+    /// let id = layout.compose(1_647_754_577_924, 5, 7)?;
+    /// assert_eq!(id.sequence(&layout)?, 7);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::IdTooWide`] for an ID of another, wider layout.
@@ -150,6 +167,15 @@ impl FromStr for Id {
 }
 
 /// What an ID says: when, where, and which one of that tick. See [`Layout::decompose`].
+///
+/// ```
+/// use cosid_id::Layout;
+///
+/// let parts = Layout::MILLISECOND.decompose("295913926632165376".parse()?)?;
+/// assert_eq!(parts.timestamp(), 1_647_754_577_924);
+/// assert_eq!((parts.slot(), parts.sequence()), (5, 0));
+/// # Ok::<(), cosid_id::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IdParts {
     pub(crate) timestamp: u64,

@@ -37,6 +37,17 @@ pub enum NextError {
 }
 
 /// What a generator waits for. Times are Unix ms.
+///
+/// ```
+/// use std::time::Duration;
+/// use cosid_id::Wait;
+///
+/// let used_up = Wait::SequenceUsedUp { now: 1_700_000_000_000, until: 1_700_000_000_001 };
+/// assert_eq!(used_up.remaining(), Some(Duration::from_millis(1)));
+/// // Only a renewal helps here, and nobody knows when it comes.
+/// let at_its_end = Wait::AboveCeiling { now: 1_700_000_000_000, ceiling: 1_699_999_999_999 };
+/// assert_eq!(at_its_end.until(), None);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Wait {

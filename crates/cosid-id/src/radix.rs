@@ -4,6 +4,10 @@
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// Digits that any text here may have: all that a `u64` has in radix 10.
 pub(crate) const MAX_WIDTH: usize = 20;
+/// Digits in three words, eight in each.
+const PLACES: usize = 24;
+/// The first digit in the lowest byte of the first word.
+type Words = [u64; 3];
 /// Digits of 63 bits in radix 62.
 pub(crate) const WIDTH_62: usize = 11;
 
@@ -32,17 +36,32 @@ impl Radix {
     /// A number below 2^63 with at least `width` digits, zeros in front (at most [`MAX_WIDTH`]).
     #[inline(always)]
     pub(crate) fn digits(self, value: u64, width: usize) -> Digits {
-        let (digits, needed) = match self {
+        let (words, needed) = match self {
             Self::R10 => (radix10(value), WIDTHS_10.of(value)),
             Self::R36 => (radix36(value), WIDTHS_36.of(value)),
             Self::R62 => (radix62_widened(value), WIDTHS_62.of(value)),
         };
-        Digits { digits, start: MAX_WIDTH - needed.max(width).min(MAX_WIDTH) }
+        Digits::last(needed.max(width).min(MAX_WIDTH), words)
+    }
+
+    /// What [`Radix::digits`] makes as a `String`.
+    #[inline]
+    pub(crate) fn text(self, value: u64, width: usize) -> String {
+        if self == Self::R10 && width == 0 {
+            // The standard library knows that its digits are UTF-8; here they are checked.
+            return value.to_string();
+        }
+        let digits = self.digits(value, width);
+        let mut text = String::with_capacity(PLACES);
+        text.push_str(digits.first(PLACES));
+        text.truncate(digits.len);
+        text
     }
 
     /// Appends what [`Radix::digits`] makes.
+    #[inline]
     pub(crate) fn push(self, value: u64, width: usize, to: &mut String) {
-        to.push_str(self.digits(value, width).as_str());
+        self.digits(value, width).push(to);
     }
 
     /// The number that [`Radix::push`] wrote with this width: any other text of it is refused.
@@ -69,17 +88,58 @@ impl Radix {
 }
 
 /// A number as text, with nothing allocated.
+///
+/// The bytes are put together in registers, eight to a word, and copied as a whole: a processor that is to load as a
+/// word what it just stored as bytes waits for them.
 pub(crate) struct Digits {
-    digits: [u8; MAX_WIDTH],
-    start: usize,
+    /// The digits, and after them NUL. A word more than they need: UTF-8 is checked 16 bytes at a time.
+    words: [[u8; 8]; 4],
+    len: usize,
 }
 
 impl Digits {
+    /// The last `len` (1 to [`MAX_WIDTH`]) of [`PLACES`] digits.
+    #[inline(always)]
+    fn last(len: usize, [first, second, third]: Words) -> Self {
+        let (front, back) = (u128::from(first) | u128::from(second) << 64, u128::from(third));
+        let drop = 8 * (PLACES - len);
+        let (front, back) = if drop < 128 {
+            (front >> drop | back << (128 - drop), back >> drop)
+        } else {
+            (back >> (drop - 128), 0)
+        };
+        let words = [low_word(front), low_word(front >> 64), low_word(back), 0];
+        Self { words: words.map(u64::to_le_bytes), len }
+    }
+
     #[inline]
     pub(crate) fn as_str(&self) -> &str {
-        // The alphabet is ASCII.
-        str::from_utf8(&self.digits[self.start..]).unwrap_or_default()
+        self.first(self.len)
     }
+
+    #[inline]
+    fn first(&self, len: usize) -> &str {
+        // The alphabet and NUL are ASCII.
+        let whole = str::from_utf8(self.words.as_flattened()).unwrap_or_default();
+        whole.get(..len).unwrap_or_default()
+    }
+
+    /// Copies a number of bytes that the compiler knows, if there is room for so many, and takes back those too many.
+    #[inline(always)]
+    fn push(&self, to: &mut String) {
+        let end = to.len() + self.len;
+        if to.capacity() - to.len() >= PLACES {
+            to.push_str(self.first(PLACES));
+            to.truncate(end);
+        } else {
+            to.push_str(self.as_str());
+        }
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "what is above is taken by another call")]
+const fn low_word(value: u128) -> u64 {
+    value as u64
 }
 
 /// How many digits numbers have, by a table: to count the zeros of digits that were just written one by one would have to
@@ -165,28 +225,31 @@ const fn pairs<const COUNT: usize>(radix: usize) -> [[u8; 2]; COUNT] {
     pairs
 }
 
+/// Eight zeros.
+const ZEROS: u64 = u64::from_le_bytes([b'0'; 8]);
+
 // Digits go two at a time, in chains of at most three or four divisions that do not wait for each other. With the radix
 // known the compiler divides by multiplying.
 
-/// 20 digits, of which a number below 2^63 needs 19.
+/// 24 digits, of which a number below 2^63 needs 19.
 #[inline]
-fn radix10(value: u64) -> [u8; MAX_WIDTH] {
+fn radix10(value: u64) -> Words {
     let pair = |value: u64| PAIRS_10[remainder(value, 100)];
     let eight = |value: u64| {
         let ([a, b], [c, d]) = (pair(value / 1_000_000), pair(value / 10_000));
         let ([e, f], [g, h]) = (pair(value / 100), pair(value));
-        [a, b, c, d, e, f, g, h]
+        u64::from_le_bytes([a, b, c, d, e, f, g, h])
     };
     let (front, rest) = (value / 10_u64.pow(16), value % 10_u64.pow(16));
     let ([a, b], [c, d]) = (pair(front / 100), pair(front));
-    let [e, f, g, h, i, j, k, l] = eight(rest / 10_u64.pow(8));
-    let [m, n, o, p, q, r, s, t] = eight(rest % 10_u64.pow(8));
-    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t]
+    let z = b'0';
+    let front = u64::from_le_bytes([z, z, z, z, a, b, c, d]);
+    [front, eight(rest / 10_u64.pow(8)), eight(rest % 10_u64.pow(8))]
 }
 
 /// A number below 2^63 as 13 digits, in front of them zeros.
 #[inline]
-fn radix36(value: u64) -> [u8; MAX_WIDTH] {
+fn radix36(value: u64) -> Words {
     const PAIR: u64 = 36 * 36;
     let (upper, lower) = (value / PAIR.pow(3), value % PAIR.pow(3));
     let pair = |value: u64| PAIRS_36[remainder(value, PAIR)];
@@ -194,7 +257,8 @@ fn radix36(value: u64) -> [u8; MAX_WIDTH] {
     let ([b, c], [d, e], [f, g]) = (pair(upper / PAIR.pow(2)), pair(upper / PAIR), pair(upper));
     let ([h, i], [j, k], [l, m]) = (pair(lower / PAIR.pow(2)), pair(lower / PAIR), pair(lower));
     let z = b'0';
-    [z, z, z, z, z, z, z, first, b, c, d, e, f, g, h, i, j, k, l, m]
+    let front = [z, z, z, first, b, c, d, e];
+    [ZEROS, u64::from_le_bytes(front), u64::from_le_bytes([f, g, h, i, j, k, l, m])]
 }
 
 /// A number below 2^63 as 11 digits.
@@ -211,9 +275,10 @@ pub(crate) fn radix62(value: u64) -> [u8; WIDTH_62] {
 
 /// The same, with zeros in front.
 #[inline]
-fn radix62_widened(value: u64) -> [u8; MAX_WIDTH] {
+fn radix62_widened(value: u64) -> Words {
     let (z, [a, b, c, d, e, f, g, h, i, j, k]) = (b'0', radix62(value));
-    [z, z, z, z, z, z, z, z, z, a, b, c, d, e, f, g, h, i, j, k]
+    let front = [z, z, z, z, z, a, b, c];
+    [ZEROS, u64::from_le_bytes(front), u64::from_le_bytes([d, e, f, g, h, i, j, k])]
 }
 
 #[cfg(test)]
@@ -264,8 +329,14 @@ mod tests {
         let randoms: Vec<u64> = randoms.collect();
         for (radix, edges) in [Radix::R10, Radix::R36, Radix::R62].into_iter().zip(edges) {
             for value in edges.chain(randoms.iter().copied()).chain([0, i64::MAX as u64]) {
-                for width in [0, 3, 13, MAX_WIDTH] {
-                    assert_eq!(text(radix, value, width), one_at_a_time(radix, value, width), "{radix:?}");
+                for width in [0, 3, 8, 9, 13, MAX_WIDTH] {
+                    let expected = one_at_a_time(radix, value, width);
+                    assert_eq!(text(radix, value, width), expected, "{radix:?}, with no room");
+                    assert_eq!(radix.text(value, width), expected, "{radix:?}");
+                    let mut with_room = String::with_capacity(64);
+                    with_room.push_str("ä-");
+                    radix.push(value, width, &mut with_room);
+                    assert_eq!(with_room.strip_prefix("ä-"), Some(&*expected), "{radix:?}, with room");
                 }
             }
         }

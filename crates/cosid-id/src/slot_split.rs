@@ -40,6 +40,15 @@ impl SlotSplit {
 
     /// The slot made of these parts.
     ///
+    /// ```
+    /// use cosid_id::SlotSplit;
+    ///
+    /// let split = SlotSplit::new(2, 8)?;
+    /// assert_eq!(split.join(3, 17)?, 3 * 256 + 17);
+    /// assert!(split.join(4, 17).is_err(), "two bits hold 0 to 3");
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::SlotTooLarge`] names the part that does not fit.
     pub const fn join(self, upper: u32, lower: u32) -> Result<u32, Error> {
@@ -53,6 +62,15 @@ impl SlotSplit {
     }
 
     /// The upper and the lower part of a slot.
+    ///
+    /// ```
+    /// use cosid_id::SlotSplit;
+    ///
+    /// let split = SlotSplit::new(2, 8)?;
+    /// assert_eq!(split.split(3 * 256 + 17)?, (3, 17));
+    /// assert!(split.split(1024).is_err());
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::SlotTooLarge`] for a slot of more bits.

@@ -57,10 +57,15 @@ impl Zone {
     /// [`Error::UnknownZone`].
     #[cfg(feature = "zones")]
     pub fn named(name: &str) -> Result<Self, Error> {
+        let shown = crate::error::excerpt(name);
+        // What the database says has the whole name in it.
+        if shown.len() < name.len() {
+            return Err(Error::UnknownZone { name: shown, why: "it is longer than any name there".into() });
+        }
         let found = jiff::tz::TimeZone::get(name);
         found
             .map(|zone| Self(Kind::Named(zone)))
-            .map_err(|error| Error::UnknownZone { name: crate::error::excerpt(name), why: error.to_string() })
+            .map_err(|error| Error::UnknownZone { name: shown, why: error.to_string() })
     }
 
     /// The local time at a Unix time (of a year below 9999).

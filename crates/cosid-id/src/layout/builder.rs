@@ -63,42 +63,102 @@ impl LayoutBuilder {
     }
 
     /// Bits of the timestamp, default 41.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let layout = Layout::builder().timestamp_bits(40).build()?;
+    /// assert_eq!(layout.max_tick(), (1 << 40) - 1);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn timestamp_bits(mut self, bits: u8) -> Self {
         self.timestamp_bits = bits;
         self
     }
 
     /// Bits of the slot, 0 to 31, default 10.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// assert_eq!(Layout::builder().slot_bits(8).build()?.max_slot(), 255);
+    /// assert!(Layout::builder().slot_bits(11).build().is_err(), "41 + 11 + 12 bits are more than 63");
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn slot_bits(mut self, bits: u8) -> Self {
         self.slot_bits = bits;
         self
     }
 
     /// Bits of the sequence, 1 to 31, default 12.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let layout = Layout::builder().slot_bits(8).sequence_bits(14).build()?;
+    /// assert_eq!(layout.max_sequence(), 16_383);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn sequence_bits(mut self, bits: u8) -> Self {
         self.sequence_bits = bits;
         self
     }
 
     /// Milliseconds of one tick, default 1.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let layout = Layout::builder().timestamp_bits(38).unit_ms(10).build()?;
+    /// let id = layout.compose(1_647_754_577_924, 5, 0)?;
+    /// assert_eq!(id.timestamp(&layout)?, 1_647_754_577_920);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn unit_ms(mut self, unit_ms: u32) -> Self {
         self.unit_ms = unit_ms;
         self
     }
 
     /// Unix ms of tick 0, default 1577203200000 (2019-12-24T16:00Z).
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// let layout = Layout::builder().epoch_ms(1_700_000_000_000).build()?;
+    /// assert_eq!(layout.tick_at(1_700_000_000_007)?, 7);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn epoch_ms(mut self, epoch_ms: u64) -> Self {
         self.epoch_ms = epoch_ms;
         self
     }
 
     /// The sequence from which on a new tick starts over; default: the last one of the lower half.
+    ///
+    /// ```
+    /// use cosid_id::Layout;
+    ///
+    /// assert_eq!(Layout::builder().build()?.sequence_threshold(), 2_047);
+    /// // Each tick starts over: at a slow pace nearly all IDs are then odd.
+    /// let layout = Layout::builder().sequence_threshold(0).build()?;
+    /// assert_eq!(layout.sequence_threshold(), 0);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn sequence_threshold(mut self, threshold: u32) -> Self {
         self.sequence_threshold = Some(threshold);
         self
     }
 
     /// Which field follows the timestamp, default the slot.
+    ///
+    /// ```
+    /// use cosid_id::{FieldOrder, Layout};
+    ///
+    /// let layout = Layout::builder().order(FieldOrder::SequenceSlot).build()?;
+    /// let id = layout.compose(layout.epoch_ms(), 5, 1)?;
+    /// assert_eq!(id.get(), 1 << 10 | 5);
+    /// # Ok::<(), cosid_id::Error>(())
+    /// ```
     pub const fn order(mut self, order: FieldOrder) -> Self {
         self.order = order;
         self

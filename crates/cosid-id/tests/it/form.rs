@@ -291,3 +291,11 @@ proptest! {
         prop_assert_eq!(id(a).to_radix62().cmp(&id(b).to_radix62()), a.cmp(&b));
     }
 }
+
+#[cfg(feature = "zones")]
+#[test]
+fn an_endless_name_of_a_time_zone_gives_a_short_message() {
+    let error = Zone::named(&"8".repeat(10_000)).unwrap_err();
+    assert!(matches!(error, Error::UnknownZone { .. }), "{error}");
+    assert!(error.to_string().len() < 300, "{error}");
+}

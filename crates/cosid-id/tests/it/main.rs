@@ -12,6 +12,7 @@ mod own_layout;
 mod page;
 mod processes;
 mod properties;
+mod spread;
 mod threads;
 mod virtual_time;
 mod wide_id;
