@@ -175,3 +175,44 @@ fn a_state_that_is_a_directory_or_a_link_is_no_state() {
     let (second, _) = window(dir.path());
     assert!(second.resume("ns/pod", None).unwrap().is_none());
 }
+
+#[tokio::test]
+async fn a_name_keeps_its_layout_over_losses_and_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, _) = window(dir.path());
+    let asked = Some(Layout::SECOND);
+    let refuses = |window: &Window| {
+        for (name, other) in [("parcels", None), ("parcels", Some(Layout::MILLISECOND)), ("orders", asked)] {
+            let error = window.assign(name, other).unwrap_err();
+            assert!(matches!(error, cosid_id::Error::OtherLayout { .. }), "{error}");
+        }
+    };
+    before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    assert_eq!(before.layout_of("parcels").unwrap(), Some(None));
+    assert_eq!(before.assign("parcels", asked).unwrap().unwrap().layout, Layout::SECOND);
+    assert_eq!(before.assign("orders", None).unwrap().unwrap().layout, Layout::MILLISECOND);
+    refuses(&before);
+
+    let _ = before.close();
+    assert_eq!(before.layout_of("parcels").unwrap(), None, "there is no page");
+    before.hold(POOL, Ok(Layout::MILLISECOND), binding(8));
+    refuses(&before);
+    assert_eq!(before.layout_of("parcels").unwrap(), Some(asked), "also before it is asked for");
+    before.assign("parcels", asked).unwrap().unwrap();
+
+    // Killed, and started again: first with the page that it had, then with one that it may not go on with.
+    let (resumed, _) = window(dir.path());
+    assert!(resumed.resume("ns/pod", None).unwrap().is_some());
+    assert_eq!(resumed.layout_of("parcels").unwrap(), Some(asked));
+    resumed.assign("orders", None).unwrap().unwrap();
+    refuses(&resumed);
+    let (other, _) = window(dir.path());
+    assert!(other.resume("ns/other", None).unwrap().is_none());
+    other.hold(POOL, Ok(Layout::MILLISECOND), binding(9));
+    refuses(&other);
+
+    // Another pool of the same name.
+    let _ = other.close();
+    other.hold(POOL, Ok(Layout::JAVASCRIPT_MILLISECOND), binding(1));
+    assert_eq!(other.assign("orders", None).unwrap().unwrap().layout, Layout::JAVASCRIPT_MILLISECOND);
+}
