@@ -106,7 +106,7 @@ fn by_both_ways(agent: &Agent, client: &Client, name: &str, layout: Option<Layou
     }
     assert_eq!(generator.layout(), expected);
     assert!(ids.is_sorted_by(|a, b| a < b), "of one cell, so in order");
-    let id = Id::from(*ids.last().unwrap());
+    let id = Id::try_from(*ids.last().unwrap()).unwrap();
     let parts = expected.decompose(id).unwrap();
     assert_eq!(parts.slot(), slot);
     let apart = agent.ask("GET", &format!("/v1/ids/{id}?generator={name}")).json();
