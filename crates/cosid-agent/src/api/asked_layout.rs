@@ -50,28 +50,29 @@ impl Parameters {
 
     /// The layout; `None` if the query says nothing of it.
     pub(super) fn layout(&self) -> Result<Option<Layout>, Failure> {
-        let given = |name: &&str| self.0.contains_key(*name);
-        if !NEEDED.iter().chain(&MORE).any(|name| given(&name)) {
+        let mut fields = Map::new();
+        for name in NEEDED.into_iter().chain(MORE) {
+            let Some(text) = self.0.get(name) else { continue };
+            let value = if name == "order" { order(text)? } else { number(name, text)? };
+            fields.insert(name.to_owned(), value);
+        }
+        if fields.is_empty() {
             return Ok(None);
         }
-        if let Some(missing) = NEEDED.iter().find(|name| !given(name)) {
+        if let Some(missing) = NEEDED.iter().find(|name| !fields.contains_key(**name)) {
             let all = NEEDED.join(", ");
-            return Err(bad(format!("`{missing}` is missing; a layout needs all of {all}, or leave it out")));
-        }
-        let mut fields = Map::new();
-        for name in NEEDED.iter().chain(&MORE) {
-            let Some(text) = self.0.get(*name) else { continue };
-            fields.insert(
-                (*name).to_owned(),
-                if *name == "order" { text.as_str().into() } else { number(name, text)? },
-            );
-        }
-        if let Some(order) =
-            self.0.get("order").filter(|order| !["slotSequence", "sequenceSlot"].contains(&order.as_str()))
-        {
-            return Err(bad(format!("`order` is `{}`; give slotSequence or sequenceSlot", excerpt(order))));
+            return Err(bad(format!(
+                "`{missing}` is missing; give all of {all}, or none for the pool's layout"
+            )));
         }
         serde_json::from_value(Value::Object(fields)).map(Some).map_err(|error| bad(error.to_string()))
+    }
+}
+
+fn order(text: &str) -> Result<Value, Failure> {
+    match text {
+        "slotSequence" | "sequenceSlot" => Ok(text.into()),
+        _ => Err(bad(format!("`order` is `{}`; give slotSequence or sequenceSlot", excerpt(text)))),
     }
 }
 
