@@ -258,6 +258,17 @@ impl Space<'_> {
         until(|| format!("pool {name} has no such condition: {:?}", conditions()), PATIENCE, look).unwrap();
     }
 
+    /// What `kubectl cosid recover` prints of a pool.
+    #[must_use]
+    pub fn recover(&self, pool: &str, args: &[&str]) -> String {
+        let mut command = Command::new(programs::path("kubectl-cosid").unwrap());
+        command.args(["recover", pool, "--timeout", "20", "-n", &self.name, "--kubeconfig"]);
+        let output = command.arg(self.ground.cluster.kubeconfig()).args(args).output().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{why}{}", self.ground.controller_log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Waits until a condition of a pool is true, and gives its message.
     #[must_use]
     pub fn wait_true(&self, name: &str, kind: &str) -> String {

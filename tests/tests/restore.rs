@@ -5,7 +5,6 @@
     reason = "clippy's leave for tests does not reach the functions that they share"
 )]
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cosid_client::Error;
@@ -14,7 +13,7 @@ use cosid_tests::ground::{Ground, Space};
 use cosid_tests::http::PATIENCE;
 use cosid_tests::makers::{Maker, count};
 use serde_json::Value;
-use xtask::programs::{self, until};
+use xtask::programs::until;
 
 /// A lease's length, seconds.
 const TTL: i32 = 6;
@@ -83,11 +82,10 @@ fn a_restore_of_etcd_is_noticed_and_nothing_is_acquired_before_the_barrier() {
     assert!(events.contains("StoreRegressed"), "{events}");
 
     let planned: Value =
-        serde_json::from_str(&recover(&space, "orders", &["--dry-run", "-o", "json"])).unwrap();
+        serde_json::from_str(&space.recover("orders", &["--dry-run", "-o", "json"])).unwrap();
     assert_eq!((&planned["recovered"], planned["held"].as_array().unwrap().len()), (&false.into(), 3));
     assert_eq!(newcomer.lease()["state"], "refused");
-    let recovered: Value =
-        serde_json::from_str(&recover(&space, "orders", &["--yes", "-o", "json"])).unwrap();
+    let recovered: Value = serde_json::from_str(&space.recover("orders", &["--yes", "-o", "json"])).unwrap();
     let barrier = recovered["barrier"].as_u64().unwrap();
     println!("recovered {:.1} s after the API server was back", restored.elapsed().as_secs_f64());
 
@@ -127,22 +125,10 @@ fn without_a_holder(ground: &Ground, space: &Space<'_>) {
     println!("noticed {:.1} s after the API server was back: {how}", restored.elapsed().as_secs_f64());
     assert!(how.contains("was at fence"), "{how}");
     let recovered: Value =
-        serde_json::from_str(&recover(space, "invoices", &["--yes", "-o", "json"])).unwrap();
+        serde_json::from_str(&space.recover("invoices", &["--yes", "-o", "json"])).unwrap();
     let record = space.record("invoices", 0).unwrap();
     assert!(
         record.next_floor >= recovered["barrier"].as_u64().unwrap() && record.fence > used.fence,
         "{record:?}"
     );
-}
-
-/// What `kubectl cosid recover` prints.
-fn recover(space: &Space<'_>, pool: &str, args: &[&str]) -> String {
-    let mut command = Command::new(programs::path("kubectl-cosid").unwrap());
-    command
-        .args(["recover", pool, "-n", "shop", "--timeout", "20", "--kubeconfig"])
-        .arg(space.ground.cluster.kubeconfig());
-    let output = command.args(args).output().unwrap();
-    let why = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{why}{}", space.ground.controller_log());
-    String::from_utf8(output.stdout).unwrap()
 }

@@ -248,12 +248,12 @@ pub(crate) struct Named {
     moves: AtomicUsize,
     /// Who asks the agent.
     seat: Seat,
-    /// For whom a thread asks it on behalf of tasks.
-    #[cfg(feature = "async")]
-    asking: Seat,
     made: Instant,
     /// When it may be asked about a window that stands still, ms since `made`.
     ask_at: AtomicU64,
+    /// For whom a thread asks it on behalf of tasks.
+    #[cfg(feature = "async")]
+    asking: Seat,
 }
 
 impl Named {
@@ -285,10 +285,10 @@ impl Named {
             current: ArcSwap::from_pointee(current),
             moves: AtomicUsize::new(0),
             seat: Seat::default(),
-            #[cfg(feature = "async")]
-            asking: Seat::default(),
             made: Instant::now(),
             ask_at: AtomicU64::new(0),
+            #[cfg(feature = "async")]
+            asking: Seat::default(),
         }
     }
 

@@ -124,20 +124,18 @@ fn a_page_whose_agent_went_without_closing_it_is_left_when_its_window_ends() {
 }
 
 #[test]
-fn such_a_page_is_left_by_short_calls_too() {
+fn such_a_page_is_left_by_short_waits_too() {
     let agent = FakeAgent::start();
     agent.shut_window();
     let orders = orders(&agent).with_timeout(Duration::from_millis(40));
     agent.forget_slot();
     let start = Instant::now();
-    let id = on_one_thread(async {
-        loop {
-            match orders.next_id_async().await {
-                Ok(id) => break id,
-                Err(error) => assert!(error.is_transient() && start.elapsed() < LONG, "{error}"),
-            }
+    let id = loop {
+        match on_one_thread(orders.next_id_async()) {
+            Ok(id) => break id,
+            Err(error) => assert!(error.is_transient() && start.elapsed() < LONG, "{error}"),
         }
-    });
+    };
     assert_eq!(slot_of(id), 4);
 }
 

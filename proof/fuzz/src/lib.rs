@@ -218,8 +218,14 @@ mod tests {
 
     use super::*;
 
+    type Fault = &'static dyn Fn(&[u8]) -> bool;
+
     fn target() -> Target {
         Target::new("self", env!("CARGO_MANIFEST_DIR")).tokens(&["needle"])
+    }
+
+    fn has(input: &[u8], piece: &[u8]) -> bool {
+        input.windows(piece.len()).any(|window| window == piece)
     }
 
     /// Whether `check` fails for some input of the fixed run, and what is then said.
@@ -230,9 +236,7 @@ mod tests {
 
     #[test]
     fn a_token_an_edge_a_cut_a_great_length_and_a_piece_twice_are_found_and_shrunk() {
-        let has = |input: &[u8], piece: &[u8]| input.windows(piece.len()).any(|window| window == piece);
-        type Fault<'a> = &'a dyn Fn(&[u8]) -> bool;
-        let faults: [Fault<'_>; 5] = [
+        let faults: [Fault; 5] = [
             &|input| has(input, b"needle"),
             &|input| has(input, b"18446744073709551616"),
             &|input| has(input, b"\"a\"") && !has(input, b"}"),

@@ -1,6 +1,6 @@
 //! Writes down what the API server tells of a pool's Leases, change by change.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,14 +32,25 @@ pub struct Observer {
 impl Observer {
     /// Begins with what there is. Blocks for that.
     pub fn start(space: &Space<'_>, pool: &str, file: &Path) -> Self {
+        Self::begin(space, pool, File::create(file).unwrap(), false)
+    }
+
+    /// Begins anew, with what there is in a store that has been restored: its versions, by which a watch goes on, are
+    /// those of the time before the backup again. Blocks for that.
+    pub fn start_anew(&mut self, space: &Space<'_>, pool: &str, file: &Path) {
+        self.task.abort();
+        *self = Self::begin(space, pool, OpenOptions::new().append(true).open(file).unwrap(), true);
+    }
+
+    fn begin(space: &Space<'_>, pool: &str, file: File, listed: bool) -> Self {
         let seen = Arc::<AtomicU64>::default();
         let watch = Watch {
             leases: space.leases(),
             pool: pool.into(),
             seen: Arc::clone(&seen),
-            file: File::create(file).unwrap(),
+            file,
             version: None,
-            listed: false,
+            listed,
         };
         let task = space.ground.runtime().spawn(watch.run());
         let observer = Self { seen, task };

@@ -1,6 +1,7 @@
 //! The controller, the API server and etcd die, stop, or say no.
 
 use std::fs;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ pub const DRILLS: &[Drill] = &[
     ("api_server_answers_500", Needs::ApiServer, api_server_answers_500),
     ("api_server_killed", Needs::OwnApiServer, api_server_killed),
     ("etcd_killed", Needs::OwnApiServer, etcd_killed),
+    ("etcd_restored", Needs::OwnApiServer, etcd_restored),
     ("controller_killed", Needs::OwnApiServer, controller_killed),
     ("controller_stopped", Needs::OwnApiServer, controller_stopped),
 ];
@@ -44,6 +46,41 @@ fn etcd_killed(ground: &Ground, setting: Setting) {
         thread::sleep(how_long);
         ground.cluster.start_etcd().unwrap();
     });
+}
+
+/// Restored from a backup that does not know a holder: it is noticed, holders go on, newcomers are refused until
+/// `kubectl cosid recover`.
+fn etcd_restored(ground: &Ground, setting: Setting) {
+    let mut stage = Stage::set(ground, setting, 6, 6);
+    // Pods that were made after the backup are not in it: these are made before.
+    let launches = ["later", "newcomer"].map(|pod| (pod, stage.space.launch(pod).args(&["--pool", POOL])));
+    let [later, newcomer] = launches.map(|(pod, launch)| move |dir: &Path| launch.start(&dir.join(pod)));
+    let first = [stage.agent("web-0"), stage.agent("web-1")];
+    stage.program("a", &first[0], SLACK);
+    stage.program("b", &first[1], SLACK);
+    ground.cluster.back_up_etcd().unwrap();
+    let later = later(&stage.space.dir);
+    let held = later.wait_held();
+    stage.program("c", &later, SLACK);
+    thread::sleep(setting.seconds(1, 20));
+
+    let took = stage.fault(|| ground.cluster.restore_etcd().unwrap());
+    stage.store_went_back();
+    for name in ["a", "b", "c"] {
+        stage.owe(name, took + back_within(stage.ttl));
+    }
+    let how = stage.space.wait_true(POOL, "StoreRegressed");
+    let newcomer = newcomer(&stage.space.dir);
+    newcomer.wait_for_state("refused", "StoreRegressed");
+    later.wait_for_log("StoreRegressed: slot");
+    let after = later.wait_held();
+    assert_eq!((after.slot, after.fence), (held.slot, held.fence), "{how}");
+    let recovered: Value =
+        serde_json::from_str(&stage.space.recover(POOL, &["--yes", "-o", "json"])).unwrap();
+    assert!(newcomer.wait_held().floor >= recovered["barrier"].as_u64().unwrap(), "{recovered}");
+    stage.program("d", &newcomer, back_within(stage.ttl));
+    thread::sleep(stage.ttl);
+    stage.finish(&[&first[0], &first[1], &later, &newcomer]);
 }
 
 /// Those with long leases notice nothing; a short one's IDs stop at its ceiling and go on after it.

@@ -36,6 +36,9 @@ pub const TOLERANCE: Duration = Duration::from_secs(1);
 const RATE: u64 = 500_000;
 const BATCH: u64 = 1_000;
 
+/// What the store told, in the drill's directory.
+const CHANGES: &str = "store.jsonl";
+
 /// How a drill is run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -89,7 +92,7 @@ impl<'g> Stage<'g> {
         let dir = paths::workspace().join("target/drills").join(setting.name);
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
-        let observer = Observer::start(&space, POOL, &dir.join("store.jsonl"));
+        let observer = Observer::start(&space, POOL, &dir.join(CHANGES));
         let plan = Plan {
             name: setting.name.into(),
             layout: Layout::MILLISECOND,
@@ -178,6 +181,11 @@ impl<'g> Stage<'g> {
     /// A fault is over now.
     pub fn healed(&mut self) {
         self.plan.healed.push(now_ns());
+    }
+
+    /// The store went back: what it told before is kept, and it is asked anew.
+    pub fn store_went_back(&mut self) {
+        self.observer.start_anew(&self.space, POOL, &self.dir.join(CHANGES));
     }
 
     /// What is done to this slot takes it out of use.

@@ -86,7 +86,12 @@ fn bad() -> Vec<Value> {
                 json!([{ "name": "x", "mountPath": "/run/.//cosid/." }]);
         }),
         with(&[AUTO], |pod| pod["spec"]["nodeSelector"] = json!({ "kubernetes.io/os": "windows" })),
-        with(&[AUTO], |pod| pod["spec"]["os"] = json!({ "name": "windows" })),
+        with(&[AUTO], |pod| {
+            // With these the API server itself refuses it.
+            pod["spec"].as_object_mut().unwrap().remove("securityContext");
+            pod["spec"]["containers"][0].as_object_mut().unwrap().remove("securityContext");
+            pod["spec"]["os"] = json!({ "name": "windows" });
+        }),
     ];
     let values = [
         ("cosid/slot", "'it''s' \"{{x}}\" \\"),

@@ -74,11 +74,9 @@ async fn wait_for(named: &Arc<Named>, bound: &Bound) -> Result<Id, Error> {
         if let Some(until) = wait.until() {
             above_ceiling = None;
             Nap::of(SystemClock.until(until).min(LONGEST_WAIT).min(left)).await;
-            continue;
-        }
-        // A short call keeps half of its time for the question, as where a thread waits.
-        let patience = ASK_AFTER.min(bound.half());
-        if above_ceiling.get_or_insert_with(Instant::now).elapsed() < patience || !named.may_ask() {
+        } else if above_ceiling.get_or_insert_with(Instant::now).elapsed() < ASK_AFTER.min(bound.half())
+            || !named.may_ask()
+        {
             Nap::of(CEILING_WAIT.min(left)).await;
         } else {
             above_ceiling = None;

@@ -184,7 +184,10 @@ fn text_of(forms: &[Form], zones: &[Zone], input: &[u8]) -> Verdict {
         note(form.parse(&text).map(|id| form.format(id).unwrap()));
     }
     // Zeros in front are read by itself too.
-    note(text.parse::<Id>().map(|id| format!("{id:0>width$}", width = text.len())));
+    note(text.parse::<Id>().map(|id| {
+        let digits = id.to_string();
+        "0".repeat(text.len().saturating_sub(digits.len())) + &digits
+    }));
     note(WideId::from_radix36(&text).map(|id| id.to_radix36()));
     for zone in zones {
         note(WideId::from_friendly(&text, zone).map(|id| id.to_friendly(zone)));

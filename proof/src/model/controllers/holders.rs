@@ -73,7 +73,7 @@ impl State {
         Some(())
     }
 
-    /// A renewal that fails is a loss here: the keeper's reading back is in [`agents`](super::agents).
+    /// A renewal that fails is a loss here: the keeper's reading back is in `agents.rs`.
     pub(super) fn renew(&mut self, stubborn: bool) -> Option<()> {
         let Some(Holder::Holds { slot, lease, window }) = self.holder.take() else { return None };
         let lease = if stubborn { self.lease(slot)?.clone() } else { lease };
