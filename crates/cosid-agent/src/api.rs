@@ -1,5 +1,6 @@
 //! The socket's requests.
 
+mod asked_layout;
 mod ids;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::clock::host_now;
 use crate::metrics::Metrics;
 use crate::status::{State as LeaseState, Status, StatusBoard};
 use crate::window::Window;
+use asked_layout::{Pairs, Parameters};
 pub(crate) use ids::IdsRoom;
 
 /// The largest request body, bytes. No request needs one.
@@ -99,6 +101,9 @@ impl From<cosid_id::Error> for Failure {
                 Self::new(StatusCode::CONFLICT, "TooManyGenerators", message)
             }
             cosid_id::Error::OtherLayout { .. } => Self::new(StatusCode::CONFLICT, "OtherLayout", message),
+            cosid_id::Error::UnfitLayout { .. } => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UnfitLayout", message)
+            }
             cosid_id::Error::PageClosed { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "Closing", message)
             }
@@ -215,14 +220,33 @@ struct Apart {
     sequence: u32,
 }
 
+#[derive(Debug, Deserialize)]
+struct ApartQuery {
+    generator: Option<String>,
+}
+
 async fn take_apart(
     State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
+    query: Result<Query<ApartQuery>, QueryRejection>,
 ) -> Result<Response, Failure> {
+    let Query(query) = query.map_err(bad_query)?;
     let Path(text) = path.map_err(|rejection| bad_path("BadId", &rejection))?;
     let bad = |error: cosid_id::Error| Failure::new(StatusCode::BAD_REQUEST, "BadId", error.to_string());
     let id: Id = text.parse().map_err(bad)?;
-    let Some(layout) = api.window.layout() else { return Err(Failure::no_page(&api.board.now())) };
+    let layout = match query.generator {
+        None => api.window.layout(),
+        Some(name) => match api.window.layout_of(&name)? {
+            Some(None) => {
+                let name = name.chars().take(80).collect::<String>();
+                let message =
+                    format!("no generator `{name}` is known here; ask for it, with its layout, first");
+                return Err(Failure::new(StatusCode::NOT_FOUND, "NoGenerator", message));
+            }
+            known => known.flatten(),
+        },
+    };
+    let Some(layout) = layout else { return Err(Failure::no_page(&api.board.now())) };
     let parts: IdParts = layout.decompose(id).map_err(bad)?;
     Ok(json(
         StatusCode::OK,
@@ -239,9 +263,11 @@ async fn take_apart(
 async fn assign(
     State(api): State<Api>,
     path: Result<Path<String>, PathRejection>,
+    query: Pairs,
 ) -> Result<Response, Failure> {
     let Path(name) = path.map_err(|rejection| bad_path("BadName", &rejection))?;
-    match api.window.assign(&name)? {
+    let layout = Parameters::read(query, &[])?.layout()?;
+    match api.window.assign(&name, layout)? {
         Some(assigned) => Ok(json(StatusCode::OK, &assigned)),
         None => Err(Failure::no_page(&api.board.now())),
     }

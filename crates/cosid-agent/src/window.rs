@@ -1,5 +1,6 @@
 //! The window page of the lease that is held: made, extended, closed, and found again after a restart.
 
+mod known;
 mod saved;
 mod sheet;
 
@@ -17,6 +18,7 @@ use crate::directory::{read_file, remove_if_there, replace};
 use crate::error::Error;
 use crate::proof::bug;
 use crate::status::{LeaseView, StatusBoard};
+use known::Known;
 use saved::{Place, Saved, boot_id};
 use sheet::Sheet;
 
@@ -38,6 +40,24 @@ struct Inner {
     open: Option<Open>,
     /// A lease whose page could not be made yet.
     blocked: Option<Blocked>,
+    /// The layouts of the names of pages before.
+    known: Known,
+}
+
+impl Inner {
+    /// The cell of a name, in the layout that was asked for, else in the pool's; `None` where there is no page.
+    fn assign(
+        &mut self,
+        name: &str,
+        layout: Option<Layout>,
+    ) -> Result<Option<(&Open, usize)>, cosid_id::Error> {
+        let Some(open) = &mut self.open else { return Ok(None) };
+        let header = open.sheet.page().header();
+        let layout = layout.unwrap_or(header.layout);
+        self.known.check(header, name, layout)?;
+        let cell = open.sheet.assign(name, &layout)?;
+        Ok(Some((open, cell)))
+    }
 }
 
 struct Blocked {
@@ -70,6 +90,8 @@ pub struct Assigned {
     pub fence: u64,
     /// The page's file name, in the socket's directory.
     pub page: String,
+    /// The layout of its IDs.
+    pub layout: Layout,
 }
 
 /// A lease that was found after a restart.
@@ -187,7 +209,11 @@ impl Window {
         let (never_used, open) = {
             let mut inner = self.lock();
             let never_used = inner.blocked.take().map_or(0, |blocked| blocked.binding.holding.floor);
-            (never_used, inner.open.take())
+            let open = inner.open.take();
+            if let Some(open) = &open {
+                inner.known.learn(open.sheet.page());
+            }
+            (never_used, open)
         };
         // Requests see that it is gone already: none waits for a static slot's disk.
         let Some(open) = open else { return never_used };
@@ -202,27 +228,54 @@ impl Window {
         last_issued
     }
 
-    /// The place of a named generator; `None` where there is no page.
+    /// The place of a named generator, in the layout that was asked for, else in the pool's; `None` where there is no page.
     ///
     /// # Errors
-    /// [`cosid_id::Error`]: the name is bad, or there is no room for another.
-    pub fn assign(&self, name: &str) -> Result<Option<Assigned>, cosid_id::Error> {
+    /// [`cosid_id::Error`]: the name is bad, it has another layout, the layout does not fit the pool, or there is no room for
+    /// another name.
+    pub fn assign(&self, name: &str, layout: Option<Layout>) -> Result<Option<Assigned>, cosid_id::Error> {
         let mut inner = self.lock();
-        let Some(open) = &mut inner.open else { return Ok(None) };
-        let cell = open.sheet.assign(name)?;
-        let Header { pool, slot, fence, .. } = open.sheet.page().header().clone();
-        Ok(Some(Assigned { generator: name.into(), cell, pool, slot, fence, page: open.file.clone() }))
+        let Some((open, cell)) = inner.assign(name, layout)? else { return Ok(None) };
+        let page = open.sheet.page();
+        let Header { pool, slot, fence, .. } = page.header().clone();
+        let layout = page.layout_of(cell)?;
+        Ok(Some(Assigned {
+            generator: name.into(),
+            cell,
+            pool,
+            slot,
+            fence,
+            page: open.file.clone(),
+            layout,
+        }))
     }
 
     /// The generator of that name, for IDs made by the agent itself; `None` where there is no page.
     ///
     /// # Errors
     /// As [`Window::assign`].
-    pub(crate) fn generator(&self, name: &str) -> Result<Option<Generator>, cosid_id::Error> {
+    pub(crate) fn generator(
+        &self,
+        name: &str,
+        layout: Option<Layout>,
+    ) -> Result<Option<Generator>, cosid_id::Error> {
         let mut inner = self.lock();
-        let Some(open) = &mut inner.open else { return Ok(None) };
-        let cell = open.sheet.assign(name)?;
+        let Some((open, cell)) = inner.assign(name, layout)? else { return Ok(None) };
         Generator::new(Arc::clone(open.sheet.page()), cell).map(Some)
+    }
+
+    /// The layout of a name, `Some(None)` for one that nobody has asked for; `None` where there is no page.
+    ///
+    /// # Errors
+    /// [`cosid_id::Error::NewerCell`].
+    pub(crate) fn layout_of(&self, name: &str) -> Result<Option<Option<Layout>>, cosid_id::Error> {
+        let inner = self.lock();
+        let Some(open) = &inner.open else { return Ok(None) };
+        let page = open.sheet.page();
+        match page.cell(name) {
+            Some(cell) => page.layout_of(cell).map(|layout| Some(Some(layout))),
+            None => Ok(Some(inner.known.layout(page.header(), name))),
+        }
     }
 
     /// The layout of the page; `None` where there is no page.
@@ -386,6 +439,8 @@ impl Window {
                 continue;
             }
             if let Ok(page) = PageOwner::open(&path) {
+                // An agent that was killed gave them out: what its apps ask for next has to be the same.
+                self.lock().known.learn(page.page());
                 let _ = page.close();
             }
             warned(remove_if_there(&path));

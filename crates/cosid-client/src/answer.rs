@@ -44,6 +44,8 @@ pub(crate) fn refusal(status: u16, body: &[u8], generator: &str) -> Error {
         "Refused" => Error::Refused { message },
         "Blocked" => Error::Blocked { message },
         "TooManyGenerators" => Error::TooManyGenerators { name: generator.to_owned(), message },
+        "OtherLayout" => Error::OtherLayout { name: generator.to_owned(), message },
+        "UnfitLayout" => Error::UnfitLayout { name: generator.to_owned(), message },
         "Closing" => Error::Closing { message },
         _ => Error::Agent { status, reason, message },
     }

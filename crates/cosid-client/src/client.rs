@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use cosid_id::Page;
+use cosid_id::{Layout, Page};
 
 use crate::answer::{Placement, refusal};
 use crate::error::Error;
@@ -80,16 +80,44 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::Exhausted`], [`Error::Refused`], [`Error::Blocked`], [`Error::TooManyGenerators`],
+    /// [`Error::OtherLayout`] where the name has another layout than the pool,
     /// [`Error::Closing`], [`Error::PageMismatch`], [`Error::Page`] and those of [`Client::connect_to`] at once;
     /// [`Error::NoSlot`], [`Error::AgentAbsent`], [`Error::AgentSlow`] or [`Error::Connection`] when the time is
     /// over.
     pub fn generator(&self, name: &str) -> Result<Generator, Error> {
+        self.find(name, None)
+    }
+
+    /// [`Client::generator`] with a layout of the generator's own: with room for each slot of the pool, and in all no more
+    /// bits than the pool's. It has it on the pages to come too. Blocks as that does.
+    ///
+    /// Give a name the same layout in all programs of the pool and for ever: an agent refuses another one for a name that it
+    /// knows, but agents do not know of each other, and IDs of two layouts of one name can be equal.
+    ///
+    /// ```no_run
+    /// use cosid_client::{Client, Layout};
+    ///
+    /// let seconds = Layout::builder().timestamp_bits(31).sequence_bits(22).unit_ms(1000).build()?;
+    /// let parcels = Client::connect()?.generator_in("parcels", &seconds)?;
+    /// assert_eq!(parcels.layout(), seconds);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Client::generator`]; [`Error::OtherLayout`] where the name has another one, or the agent is of a version
+    /// that gives out the pool's alone; [`Error::UnfitLayout`].
+    pub fn generator_in(&self, name: &str, layout: &Layout) -> Result<Generator, Error> {
+        self.find(name, Some(*layout))
+    }
+
+    fn find(&self, name: &str, layout: Option<Layout>) -> Result<Generator, Error> {
         check_name(name)?;
         let known = |list: &[Arc<Named>]| list.iter().find(|named| named.name() == name).cloned();
         if let Some(named) = known(&self.named.load()) {
+            named.check_layout(layout)?;
             return Ok(Generator::new(named, self.timeout));
         }
-        let mut named = Arc::new(Named::find(self.agent.clone(), name, self.timeout)?);
+        let mut named = Arc::new(Named::find(self.agent.clone(), name, layout, self.timeout)?);
         self.named.rcu(|list| {
             let mut list = Vec::clone(list);
             // Another thread may have asked for the same name in the meantime: then all go with its.
@@ -99,6 +127,7 @@ impl Client {
             }
             list
         });
+        named.check_layout(layout)?;
         Ok(Generator::new(named, self.timeout))
     }
 
@@ -144,8 +173,14 @@ impl Agent {
     }
 
     /// Asks once where the generator lives. The name has been checked: it needs no escaping.
-    pub(crate) fn place(&self, name: &str, timeout: Duration) -> Result<Placement, Error> {
-        let path = format!("/v1/generators/{name}");
+    pub(crate) fn place(
+        &self,
+        name: &str,
+        layout: Option<&Layout>,
+        timeout: Duration,
+    ) -> Result<Placement, Error> {
+        let query = layout.map(query).unwrap_or_default();
+        let path = format!("/v1/generators/{name}{query}");
         let answer = http::request(&self.socket, "PUT", &path, timeout)?;
         if answer.status != 200 {
             return Err(refusal(answer.status, &answer.body, name));
@@ -159,14 +194,20 @@ impl Agent {
         Ok(placement)
     }
 
-    /// The generator's place on its page, which is mapped if it is not yet.
-    pub(crate) fn issuer(&self, placement: &Placement) -> Result<cosid_id::Generator, Error> {
+    /// The generator's place on its page, which is mapped if it is not yet; `layout` is what was asked for.
+    pub(crate) fn issuer(
+        &self,
+        placement: &Placement,
+        layout: Option<&Layout>,
+    ) -> Result<cosid_id::Generator, Error> {
         let page = self.page(placement)?;
         if page.cell(&placement.generator) != Some(placement.cell) {
             let what = format!("its cell {} is not `{}`'s", placement.cell, placement.generator);
             return Err(Error::PageMismatch { page: page.path().to_path_buf(), what });
         }
-        cosid_id::Generator::new(page, placement.cell).map_err(Error::Page)
+        let issuer = cosid_id::Generator::new(page, placement.cell).map_err(Error::Page)?;
+        check_layout(&issuer, &placement.generator, layout)?;
+        Ok(issuer)
     }
 
     fn page(&self, placement: &Placement) -> Result<Arc<Page>, Error> {
@@ -219,6 +260,30 @@ impl Agent {
 fn fits(page: &Page, placement: &Placement) -> bool {
     let header = page.header();
     header.pool == placement.pool && header.slot == placement.slot && header.fence == placement.fence
+}
+
+/// Whether a generator has the layout asked for: the pool's, if none was.
+pub(crate) fn check_layout(
+    issuer: &cosid_id::Generator,
+    name: &str,
+    asked: Option<&Layout>,
+) -> Result<(), Error> {
+    let (has, asked) = (issuer.layout(), asked.unwrap_or(&issuer.page().header().layout));
+    if has == asked {
+        return Ok(());
+    }
+    let message = format!("its page has {has:?} for it, and {asked:?} was asked for");
+    Err(Error::OtherLayout { name: name.to_owned(), message })
+}
+
+/// The part of a request that says the layout: its fields as they are in JSON, numbers and words that need no escaping.
+fn query(layout: &Layout) -> String {
+    let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(layout) else { return String::new() };
+    let parts = fields.iter().map(|(field, value)| match value.as_str() {
+        Some(word) => format!("{field}={word}"),
+        None => format!("{field}={value}"),
+    });
+    format!("?{}", parts.collect::<Vec<_>>().join("&"))
 }
 
 /// The rule of a page's cells, kept here too so that a bad name is said before anything is asked.

@@ -114,6 +114,24 @@ pub enum Error {
         /// What the agent says.
         message: String,
     },
+    /// The name's IDs have another layout than the one asked for.
+    #[error(
+        "the generator `{name}` has another layout: {message}; ask for the one that it has, or take another name"
+    )]
+    OtherLayout {
+        /// The generator.
+        name: String,
+        /// Both layouts.
+        message: String,
+    },
+    /// The pool's slots, or its width, have no room for the layout asked for.
+    #[error("the generator `{name}` can't have that layout: {message}")]
+    UnfitLayout {
+        /// The generator.
+        name: String,
+        /// What the agent says: the layout and what the pool has room for.
+        message: String,
+    },
     /// The agent is ending and gives its slot back.
     #[error("the agent is closing: {message}; this pod makes no more IDs until an agent is started again")]
     Closing {

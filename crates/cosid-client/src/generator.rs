@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use cosid_id::{Generator as Issuer, Id, IdRange, Layout, MAX_BATCH, NextError, Wait};
 
-use crate::client::Agent;
+use crate::client::{Agent, check_layout};
 use crate::error::Error;
 use crate::seat::Seat;
 
@@ -238,6 +238,8 @@ impl Iterator for Ranges<'_> {
 pub(crate) struct Named {
     agent: Arc<Agent>,
     name: String,
+    /// The layout asked for, on each page anew; without one it is the pool's.
+    layout: Option<Layout>,
     /// How far ahead of the clock its IDs may be.
     burst: Duration,
     /// Replaced at each loss. What it replaced is unmapped when the last reader is done with it.
@@ -256,15 +258,29 @@ pub(crate) struct Named {
 
 impl Named {
     /// Asks the agent until it has a slot, for as long as the bound allows.
-    pub(crate) fn find(agent: Arc<Agent>, name: &str, timeout: Duration) -> Result<Self, Error> {
-        let placed = ask(&Bound::new(timeout), |timeout| agent.issuer(&agent.place(name, timeout)?))?;
-        Ok(Self::new(agent, name.to_owned(), Duration::ZERO, placed))
+    pub(crate) fn find(
+        agent: Arc<Agent>,
+        name: &str,
+        layout: Option<Layout>,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let asked = layout.as_ref();
+        let placed =
+            ask(&Bound::new(timeout), |timeout| agent.issuer(&agent.place(name, asked, timeout)?, asked))?;
+        Ok(Self::new(agent, name.to_owned(), layout, Duration::ZERO, placed))
     }
 
-    fn new(agent: Arc<Agent>, name: String, burst: Duration, current: Issuer) -> Self {
+    fn new(
+        agent: Arc<Agent>,
+        name: String,
+        layout: Option<Layout>,
+        burst: Duration,
+        current: Issuer,
+    ) -> Self {
         Self {
             agent,
             name,
+            layout,
             burst,
             current: ArcSwap::from_pointee(current),
             moves: AtomicUsize::new(0),
@@ -279,7 +295,13 @@ impl Named {
     /// It moves to a new page by itself: its issuers are others.
     fn with_burst(&self, burst: Duration) -> Self {
         let current = Issuer::clone(&self.current.load()).with_burst(burst);
-        Self::new(Arc::clone(&self.agent), self.name.clone(), burst, current)
+        Self::new(Arc::clone(&self.agent), self.name.clone(), self.layout, burst, current)
+    }
+
+    /// # Errors
+    /// [`Error::OtherLayout`].
+    pub(crate) fn check_layout(&self, asked: Option<Layout>) -> Result<(), Error> {
+        check_layout(&self.current.load(), &self.name, asked.as_ref())
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -370,12 +392,12 @@ impl Named {
 
     /// Asks once. `None` as long as the agent tells of the same binding, or of one that has ended already.
     fn other_issuer(&self, old: &Issuer, timeout: Duration) -> Result<Option<Issuer>, Error> {
-        let placement = self.agent.place(&self.name, timeout)?;
+        let placement = self.agent.place(&self.name, self.layout.as_ref(), timeout)?;
         let header = old.page().header();
         if (header.slot, header.fence) == (placement.slot, placement.fence) && header.pool == placement.pool {
             return Ok(None);
         }
-        let next = self.agent.issuer(&placement)?;
+        let next = self.agent.issuer(&placement, self.layout.as_ref())?;
         if next.page().is_closed() {
             return Ok(None);
         }

@@ -164,10 +164,7 @@ impl StaticSlot {
     /// # Errors
     /// Those of [`StaticSlot::assign`]; [`Error::OtherLayout`], [`Error::UnfitLayout`].
     pub fn generator_in(&mut self, name: &str, layout: &Layout) -> Result<Generator, Error> {
-        if self.page.cell(name).is_none() && !self.is_opener() {
-            return Err(Error::NotTheOpener { opened_by: self.opened_by });
-        }
-        let cell = self.page.assign_in(name, layout)?;
+        let cell = self.assign_in(name, layout)?;
         Generator::new(Arc::clone(self.page.page()), cell)
     }
 
@@ -177,10 +174,19 @@ impl StaticSlot {
     /// [`Error::BadGeneratorName`], [`Error::CellsUsedUp`], [`Error::PageClosed`], [`Error::OtherLayout`]; [`Error::NotTheOpener`] for a new name
     /// in a forked child, since its parent would not know of it.
     pub fn assign(&mut self, name: &str) -> Result<usize, Error> {
-        match self.page.cell(name) {
-            None if !self.is_opener() => Err(Error::NotTheOpener { opened_by: self.opened_by }),
-            _ => self.page.assign(name),
+        let layout = self.page.page().header().layout;
+        self.assign_in(name, &layout)
+    }
+
+    /// [`StaticSlot::assign`] with a layout of the generator's own, see [`PageOwner::assign_in`].
+    ///
+    /// # Errors
+    /// Those of [`StaticSlot::assign`]; [`Error::UnfitLayout`].
+    pub fn assign_in(&mut self, name: &str, layout: &Layout) -> Result<usize, Error> {
+        if self.page.cell(name).is_none() && !self.is_opener() {
+            return Err(Error::NotTheOpener { opened_by: self.opened_by });
         }
+        self.page.assign_in(name, layout)
     }
 
     /// The page: slot, layout, floor, ceiling, last timestamp.

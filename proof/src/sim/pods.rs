@@ -270,7 +270,7 @@ impl Holder for Agent {
         self.slot = Some(slot);
         self.window.hold(&self.pool, Ok(self.layout), binding);
         self.holds.store(true, Ordering::SeqCst);
-        let seat = self.window.assign(GENERATOR).ok().flatten();
+        let seat = self.window.assign(GENERATOR, None).ok().flatten();
         let Some(seat) = seat else { return };
         let path = self.window.directory().join(&seat.page);
         let Ok(page) = Page::open(path).map(Arc::new) else { return };

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use cosid_id::{Generator, MAX_BATCH, NextError};
-use serde::{Deserialize, Serialize, Serializer};
+use cosid_id::{Generator, Layout, MAX_BATCH, NextError};
+use serde::{Serialize, Serializer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::{Api, Failure, bad_query};
+use super::asked_layout::{Pairs, Parameters};
+use super::{Api, Failure};
 
 /// How long a request waits for the window, and for room.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -43,22 +43,14 @@ impl IdsRoom {
     }
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct IdsQuery {
-    generator: String,
-    #[serde(default = "one")]
-    count: usize,
-}
-
-fn one() -> usize {
-    1
-}
-
 /// Both forms of each ID: a number above 2^53 does not survive JavaScript.
 #[derive(Debug, Serialize)]
 struct Ids<'a> {
     ids: &'a [u64],
     strings: Strings<'a>,
+    /// For who asked with one: an agent of a version without it would have made IDs of the pool's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<Layout>,
 }
 
 /// Written one by one: a hundred thousand strings at once are megabytes.
@@ -71,11 +63,13 @@ impl Serialize for Strings<'_> {
     }
 }
 
-pub(super) async fn make(
-    State(api): State<Api>,
-    query: Result<Query<IdsQuery>, QueryRejection>,
-) -> Result<Response, Failure> {
-    let Query(IdsQuery { generator, count }) = query.map_err(bad_query)?;
+pub(super) async fn make(State(api): State<Api>, query: Pairs) -> Result<Response, Failure> {
+    let mut query = Parameters::read(query, &["generator", "count"])?;
+    let bad = |what: &str| Failure::new(StatusCode::BAD_REQUEST, "BadQuery", what);
+    let generator = query.take("generator").ok_or_else(|| bad("`generator` is missing; name one"))?;
+    let count = query.take("count").map_or(Ok(1), |count| count.parse::<usize>());
+    let count = count.map_err(|_| bad("`count` is no number; give one"))?;
+    let layout = query.layout()?;
     if !(1..=MAX_BATCH).contains(&count) {
         let message = format!("count is {count}; ask for 1 to {MAX_BATCH}");
         return Err(Failure::new(StatusCode::BAD_REQUEST, "BadCount", message));
@@ -84,7 +78,7 @@ pub(super) async fn make(
         let message = "too many IDs are on their way to slow readers; read faster, or ask for fewer";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Busy", message));
     };
-    let made = api.window.generator(&generator)?;
+    let made = api.window.generator(&generator, layout)?;
     let Some(source) = made else { return Err(Failure::no_page(&api.board.now())) };
     let mut ids = vec![0; count];
     fill(&source, &mut ids).await.map_err(|error| match error {
@@ -92,7 +86,7 @@ pub(super) async fn make(
         error => Failure::new(StatusCode::SERVICE_UNAVAILABLE, "Window", error.to_string()),
     })?;
     api.metrics.ids(count);
-    let mut text = serde_json::to_vec(&Ids { ids: &ids, strings: Strings(&ids) })
+    let mut text = serde_json::to_vec(&Ids { ids: &ids, strings: Strings(&ids), layout })
         .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, "Json", error.to_string()))?;
     text.push(b'\n');
     let length = text.len();

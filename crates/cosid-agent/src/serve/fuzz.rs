@@ -16,8 +16,8 @@ use crate::status::StatusBoard;
 use crate::window::Window;
 
 /// What a request can come to. Never 500: no request is the agent's own fault.
-const STATUSES: [&str; 12] =
-    ["100", "200", "400", "404", "405", "408", "409", "413", "414", "431", "501", "503"];
+const STATUSES: [&str; 13] =
+    ["100", "200", "400", "404", "405", "408", "409", "413", "414", "422", "431", "501", "503"];
 
 /// Longer than any of the server's deadlines; virtual.
 const LONG: Duration = Duration::from_secs(60);
@@ -33,6 +33,8 @@ fn agent_request() {
         "?generator=b&count=100000",
         "&count=0",
         "count=",
+        "?timestampBits=31&slotBits=10&sequenceBits=22&unitMillis=1000&epoch=0",
+        "&order=sequenceSlot",
         "%00",
         "%ff",
         "%2F..%2F",

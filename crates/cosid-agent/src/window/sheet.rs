@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cosid_id::{Page, PageOwner, StaticSlot};
+use cosid_id::{Layout, Page, PageOwner, StaticSlot};
 use cosid_lease::Millis;
 
 /// A page that apps make IDs from.
@@ -22,11 +22,11 @@ impl Sheet {
     }
 
     /// # Errors
-    /// As [`PageOwner::assign`].
-    pub(super) fn assign(&mut self, name: &str) -> Result<usize, cosid_id::Error> {
+    /// As [`PageOwner::assign_in`].
+    pub(super) fn assign(&mut self, name: &str, layout: &Layout) -> Result<usize, cosid_id::Error> {
         match self {
-            Self::Leased(page) => page.assign(name),
-            Self::Static(slot) => slot.assign(name),
+            Self::Leased(page) => page.assign_in(name, layout),
+            Self::Static(slot) => slot.assign_in(name, layout),
         }
     }
 

@@ -31,7 +31,7 @@ async fn a_restarted_agent_goes_on_with_page_and_incarnation() {
     let (before, _) = window(dir.path());
     let held = binding(7);
     before.hold(POOL, Ok(Layout::MILLISECOND), held.clone());
-    let first = before.generator("orders").unwrap().unwrap().try_next().unwrap();
+    let first = before.generator("orders", None).unwrap().unwrap().try_next().unwrap();
     before.extend(held.holding.ceiling + 9, 9);
 
     let (after, board) = window(dir.path());
@@ -40,7 +40,7 @@ async fn a_restarted_agent_goes_on_with_page_and_incarnation() {
     assert_eq!(resumed.binding.holding.owner, held.holding.owner);
     assert_eq!(resumed.binding.holding.ceiling, held.holding.ceiling + 9);
     assert_eq!(board.now().state, crate::status::State::Held);
-    let second = after.generator("orders").unwrap().unwrap().try_next().unwrap();
+    let second = after.generator("orders", None).unwrap().unwrap().try_next().unwrap();
     assert!(second > first, "the same cell goes on");
 }
 
@@ -55,7 +55,7 @@ async fn another_key_pool_or_boot_resumes_nothing_and_closes_the_page() {
         let dir = tempfile::tempdir().unwrap();
         let (before, _) = window(dir.path());
         before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
-        let generator = before.generator("orders").unwrap().unwrap();
+        let generator = before.generator("orders", None).unwrap().unwrap();
         let mut saved = before.saved().unwrap();
         edit(&mut saved);
         fs::write(before.state_path(), serde_json::to_vec(&saved).unwrap()).unwrap();
@@ -114,9 +114,9 @@ async fn closing_gives_the_exact_last_timestamp_or_the_floor() {
     assert_eq!(window.close(), 1_600_000_000_000);
     held.fence = 8;
     window.hold(POOL, Ok(Layout::MILLISECOND), held);
-    let id = window.generator("orders").unwrap().unwrap().try_next().unwrap();
+    let id = window.generator("orders", None).unwrap().unwrap().try_next().unwrap();
     assert_eq!(window.close(), Layout::MILLISECOND.decompose(id).unwrap().timestamp());
-    assert!(window.assign("orders").unwrap().is_none());
+    assert!(window.assign("orders", None).unwrap().is_none());
     assert_eq!(pages(dir.path()), [""; 0]);
 }
 
@@ -127,11 +127,11 @@ async fn a_page_that_can_not_be_made_is_made_once_it_can() {
     let (window, board) = window(&inside);
     window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
     assert_eq!(board.now().state, crate::status::State::Blocked);
-    assert!(window.assign("orders").unwrap().is_none());
+    assert!(window.assign("orders", None).unwrap().is_none());
     fs::create_dir(&inside).unwrap();
     let mut changes = board.watch();
     changes.wait_for(|status| status.state == crate::status::State::Held).await.unwrap();
-    assert_eq!(window.assign("orders").unwrap().unwrap().fence, 7);
+    assert_eq!(window.assign("orders", None).unwrap().unwrap().fence, 7);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_page_that_an_attempt_left_behind_does_not_block_the_next() {
     fs::write(dir.path().join("slot-3-fence-7.page"), "half").unwrap();
     window.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
     assert_eq!(board.now().state, crate::status::State::Held);
-    window.generator("orders").unwrap().unwrap().try_next().unwrap();
+    window.generator("orders", None).unwrap().unwrap().try_next().unwrap();
 }
 
 #[tokio::test]
@@ -174,4 +174,45 @@ fn a_state_that_is_a_directory_or_a_link_is_no_state() {
     std::os::unix::fs::symlink("/dev/zero", dir.path().join("lease.json")).unwrap();
     let (second, _) = window(dir.path());
     assert!(second.resume("ns/pod", None).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_name_keeps_its_layout_over_losses_and_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, _) = window(dir.path());
+    let asked = Some(Layout::SECOND);
+    let refuses = |window: &Window| {
+        for (name, other) in [("parcels", None), ("parcels", Some(Layout::MILLISECOND)), ("orders", asked)] {
+            let error = window.assign(name, other).unwrap_err();
+            assert!(matches!(error, cosid_id::Error::OtherLayout { .. }), "{error}");
+        }
+    };
+    before.hold(POOL, Ok(Layout::MILLISECOND), binding(7));
+    assert_eq!(before.layout_of("parcels").unwrap(), Some(None));
+    assert_eq!(before.assign("parcels", asked).unwrap().unwrap().layout, Layout::SECOND);
+    assert_eq!(before.assign("orders", None).unwrap().unwrap().layout, Layout::MILLISECOND);
+    refuses(&before);
+
+    let _ = before.close();
+    assert_eq!(before.layout_of("parcels").unwrap(), None, "there is no page");
+    before.hold(POOL, Ok(Layout::MILLISECOND), binding(8));
+    refuses(&before);
+    assert_eq!(before.layout_of("parcels").unwrap(), Some(asked), "also before it is asked for");
+    before.assign("parcels", asked).unwrap().unwrap();
+
+    // Killed, and started again: first with the page that it had, then with one that it may not go on with.
+    let (resumed, _) = window(dir.path());
+    assert!(resumed.resume("ns/pod", None).unwrap().is_some());
+    assert_eq!(resumed.layout_of("parcels").unwrap(), Some(asked));
+    resumed.assign("orders", None).unwrap().unwrap();
+    refuses(&resumed);
+    let (other, _) = window(dir.path());
+    assert!(other.resume("ns/other", None).unwrap().is_none());
+    other.hold(POOL, Ok(Layout::MILLISECOND), binding(9));
+    refuses(&other);
+
+    // Another pool of the same name.
+    let _ = other.close();
+    other.hold(POOL, Ok(Layout::JAVASCRIPT_MILLISECOND), binding(1));
+    assert_eq!(other.assign("orders", None).unwrap().unwrap().layout, Layout::JAVASCRIPT_MILLISECOND);
 }

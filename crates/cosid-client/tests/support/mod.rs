@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use cosid_client::{Id, Layout};
+use cosid_client::{Id, Layout, PageError};
 use cosid_id::{Clock, Header, PageOwner, SystemClock};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -64,6 +64,8 @@ pub(crate) struct FakeAgent {
 struct State {
     dir: PathBuf,
     binding: Mutex<Binding>,
+    /// An agent of a version that knows no layouts but the pool's.
+    is_old: AtomicBool,
     /// What the next requests for generators are refused with.
     refusals: Mutex<Vec<Value>>,
     puts: AtomicUsize,
@@ -93,12 +95,18 @@ impl FakeAgent {
         let state = Arc::new(State {
             dir: dir.path().to_path_buf(),
             binding: Mutex::new(binding),
+            is_old: AtomicBool::new(false),
             refusals: Mutex::default(),
             puts: AtomicUsize::new(0),
         });
         let served = state.clone();
         let server = Server::start(&socket, move |stream| served.serve(stream));
         Self { _server: server, dir, socket, state }
+    }
+
+    /// From now on it leaves out of a request what it does not know: a layout.
+    pub(crate) fn ignore_layouts(&self) {
+        self.state.is_old.store(true, Ordering::Release);
     }
 
     /// Requests for generators so far.
@@ -193,7 +201,8 @@ impl State {
         })
     }
 
-    fn place(&self, name: &str) -> (u16, Value) {
+    fn place(&self, path: &str) -> (u16, Value) {
+        let (name, query) = path.split_once('?').unwrap_or((path, ""));
         self.puts.fetch_add(1, Ordering::AcqRel);
         if let Some(refusal) = self.refusals.lock().unwrap().pop() {
             return (503, refusal);
@@ -202,7 +211,15 @@ impl State {
         if binding.owner.is_closed() {
             return (503, refusal("NoSlot", "it was lost"));
         }
-        let cell = binding.owner.assign(name).unwrap();
+        let pools = binding.owner.header().layout;
+        let asked = if self.is_old.load(Ordering::Acquire) { pools } else { layout(query).unwrap_or(pools) };
+        let cell = match binding.owner.assign_in(name, &asked) {
+            Ok(cell) => cell,
+            Err(error @ PageError::OtherLayout { .. }) => {
+                return (409, refusal("OtherLayout", &error.to_string()));
+            }
+            Err(error) => return (422, refusal("UnfitLayout", &error.to_string())),
+        };
         let header = binding.owner.header();
         let body = json!({
             "generator": name, "cell": cell, "pool": header.pool, "slot": header.slot,
@@ -210,6 +227,17 @@ impl State {
         });
         (200, body)
     }
+}
+
+/// The layout that a query says; `None` for an empty one.
+fn layout(query: &str) -> Option<Layout> {
+    let field = |part: &str| {
+        let (name, value) = part.split_once('=').unwrap();
+        (name.to_owned(), value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number)))
+    };
+    let fields =
+        query.split('&').filter(|part| !part.is_empty()).map(field).collect::<serde_json::Map<_, _>>();
+    (!fields.is_empty()).then(|| serde_json::from_value(fields.into()).unwrap())
 }
 
 pub(crate) fn refusal(reason: &str, message: &str) -> Value {
