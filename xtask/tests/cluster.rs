@@ -100,7 +100,7 @@ fn the_command_starts_once_cleans_up_after_a_half_dead_run_and_ends_all_it_start
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
-    assert!(up().contains("kubeconfig: "));
+    assert!(up().contains("export KUBECONFIG="));
     let first = status();
     assert_eq!(first["ready"], true);
     assert!(up().contains("already up"));
