@@ -22,7 +22,7 @@ use crate::clock::host_now;
 use crate::metrics::Metrics;
 use crate::status::{State as LeaseState, Status, StatusBoard};
 use crate::window::Window;
-use asked_layout::{Pairs, Parameters};
+use asked_layout::{Pairs, Parameters, excerpt};
 pub(crate) use ids::IdsRoom;
 
 /// The largest request body, bytes. No request needs one.
@@ -238,7 +238,7 @@ async fn take_apart(
         None => api.window.layout(),
         Some(name) => match api.window.layout_of(&name)? {
             Some(None) => {
-                let name = name.chars().take(80).collect::<String>();
+                let name = excerpt(&name);
                 let message =
                     format!("no generator `{name}` is known here; ask for it, with its layout, first");
                 return Err(Failure::new(StatusCode::NOT_FOUND, "NoGenerator", message));

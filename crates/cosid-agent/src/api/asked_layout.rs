@@ -27,11 +27,12 @@ impl Parameters {
     /// `others` are those that the request has besides a layout.
     pub(super) fn read(pairs: Pairs, others: &[&str]) -> Result<Self, Failure> {
         let Query(pairs) = pairs.map_err(bad_query)?;
+        let known = [others, &NEEDED[..], &MORE[..]].concat();
         let mut parameters = BTreeMap::new();
         for (name, value) in pairs {
             let shown = excerpt(&name);
-            if ![&NEEDED[..], &MORE[..], others].concat().contains(&name.as_str()) {
-                let known = [others, &NEEDED[..], &MORE[..]].concat().join(", ");
+            if !known.contains(&name.as_str()) {
+                let known = known.join(", ");
                 return Err(refused(
                     "BadQuery",
                     format!("there is no parameter `{shown}`; there are {known}"),
@@ -98,7 +99,8 @@ fn refused(reason: &'static str, message: String) -> Failure {
     Failure::new(StatusCode::BAD_REQUEST, reason, message)
 }
 
-fn excerpt(text: &str) -> String {
+/// The start of a text from outside, short enough for a message.
+pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(80).collect()
 }
 
