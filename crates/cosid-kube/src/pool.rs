@@ -77,7 +77,7 @@ pub struct SlotPoolSpec {
     /// How long a lease lasts without a renewal, in seconds: a holder that died gives its slot back after it. It is
     /// well under the hour by which a slot's next floor may lie ahead.
     #[serde(default = "defaults::ttl_seconds")]
-    #[schemars(range(min = 3, max = 1800))]
+    #[schemars(range(min = 3, max = LONGEST_TTL_SECONDS))]
     pub ttl_seconds: i32,
 
     /// How long past its expiry a holder may go on issuing, in milliseconds. It never changes.
@@ -189,6 +189,9 @@ impl Default for SlotPoolSpec {
 
 /// The condition of a pool whose store went backwards, until a [`Barrier`] is above all that may have been lost.
 pub const STORE_REGRESSED: &str = "StoreRegressed";
+
+/// The longest ttl that a pool can have, seconds: at an hour a live holder's ceiling would be past what counts as plausible.
+pub const LONGEST_TTL_SECONDS: u32 = 1_800;
 
 /// The annotation by which a [`Barrier`] is asked for: a [`Request`].
 pub const RECOVER: &str = "cosid.dev/recover";

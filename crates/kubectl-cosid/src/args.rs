@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use cosid_kube::pool::LONGEST_TTL_SECONDS;
 
 /// See the slots of SlotPools, and recover pools after a restore of etcd.
 #[derive(Debug, Parser)]
@@ -50,7 +51,7 @@ pub(crate) struct Recover {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// The longest ttl that the pool has had since the backup, in seconds, if it was longer than now.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=1800))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=LONGEST_TTL_SECONDS.into()))]
     pub(crate) longest_ttl: Option<u32>,
     /// How long to wait for the controller, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]

@@ -1,7 +1,9 @@
 //! The barrier after a store went backwards: no slot begins below anything that may have been used.
 
 use cosid_kube::codec;
-use cosid_kube::pool::{Barrier, RECOVER, Request, STORE_REGRESSED, SlotPool, Watermark};
+use cosid_kube::pool::{
+    Barrier, LONGEST_TTL_SECONDS, RECOVER, Request, STORE_REGRESSED, SlotPool, Watermark,
+};
 use cosid_lease::choose::FAR_AHEAD;
 use cosid_lease::{Fence, MAX_FENCE, Millis, Record, SlotState, Tenure};
 use futures::{TryStreamExt as _, stream};
@@ -18,8 +20,6 @@ use crate::writes::CALLS_AT_ONCE;
 
 /// How far above all that can have been used a barrier is besides, ms: what rounding and clocks may hide.
 const MARGIN: Millis = 1_000;
-/// A pool's ttl is at most this, seconds.
-const LONGEST_TTL: u32 = 1_800;
 /// How often Leases are listed anew until all have it: those that are renewed meanwhile take another turn.
 const ROUNDS: usize = 8;
 
@@ -113,7 +113,8 @@ fn request(pool: &SlotPool) -> Option<(String, Request)> {
     if met.is_some_and(|barrier| &barrier.request == text) {
         return None;
     }
-    let request = Request::parse(text).filter(|request| request.longest_ttl.unwrap_or(0) <= LONGEST_TTL);
+    let request =
+        Request::parse(text).filter(|request| request.longest_ttl.unwrap_or(0) <= LONGEST_TTL_SECONDS);
     if request.is_none() {
         tracing::warn!(pool = pool.full_name(), text, "{RECOVER} can't be read: use `kubectl cosid recover`");
     }
